@@ -1,0 +1,51 @@
+"""PyTorch on CPUs through MLIR: ``torch.compile(model, backend="turbine_lite_cpu")``.
+
+Importing this package imports neither torch, torch-mlir nor IREE; each is imported when something needs it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from turbine_lite.backend import turbine_lite_cpu
+    from turbine_lite.errors import (
+        CompilationError,
+        CompilerCrashError,
+        CompilerTimeoutError,
+        ExecutionError,
+        OptionError,
+        TurbineLiteError,
+        UnsupportedError,
+    )
+    from turbine_lite.options import Options
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CompilationError",
+    "CompilerCrashError",
+    "CompilerTimeoutError",
+    "ExecutionError",
+    "OptionError",
+    "Options",
+    "TurbineLiteError",
+    "UnsupportedError",
+    "turbine_lite_cpu",
+]
+
+_HOME = {name: "turbine_lite.errors" for name in __all__ if name.endswith("Error")} | {
+    "Options": "turbine_lite.options",
+    "turbine_lite_cpu": "turbine_lite.backend",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,88 @@
+"""The entry point that ``torch.compile(..., backend="turbine_lite_cpu")`` finds by name."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from turbine_lite.errors import UnsupportedError
+from turbine_lite.options import Options
+
+__all__ = ["turbine_lite_cpu"]
+
+
+def turbine_lite_cpu(
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Compile a graph that Dynamo captured.
+
+    Args:
+        gm: Dynamo's graph module.
+        example_inputs: its arguments.
+        mode: a key of :data:`turbine_lite.options.MODES`.
+        options: fields of :class:`turbine_lite.Options`.
+
+    Returns:
+        A callable with the graph's signature.
+
+    Raises:
+        OptionError: an option or mode is unknown, or has a wrong type or value.
+        UnsupportedError: an argument is no strided CPU tensor.
+        CompilationError: with ``fallback="error"`` only, a part of the graph cannot be compiled.
+    """
+    chosen = Options.resolve(options, mode)
+    _check_devices(example_inputs)
+    return _with_autograd(chosen)(gm, example_inputs)
+
+
+def _check_devices(example_inputs: Sequence[Any]) -> None:
+    for index, value in enumerate(example_inputs):
+        if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+            raise UnsupportedError(
+                f"input {index} is on device {value.device}; turbine_lite_cpu compiles for CPUs: move the model and "
+                f"its inputs with .to('cpu'), or choose another backend"
+            )
+
+
+def _with_autograd(options: Options) -> Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]:
+    from functorch.compile import min_cut_rematerialization_partition
+    from torch._dynamo.backends.common import aot_autograd
+
+    from turbine_lite.compile_graph import compile_graph
+    from turbine_lite.graph.decompositions import decomposition_table
+
+    def compiler(kind: str) -> Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]:
+        def compile_kind(gm: GraphModule, _example_inputs: Sequence[Any]) -> Callable[..., Any]:
+            return compile_graph(gm, options, kind)
+
+        return compile_kind
+
+    backend = aot_autograd(
+        fw_compiler=compiler("forward"),
+        bw_compiler=compiler("backward"),
+        inference_compiler=compiler("inference"),
+        decompositions=decomposition_table(),
+        partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="inductor"),
+    )
+
+    def compile_module(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        with _tracing():
+            return backend(gm, example_inputs)
+
+    return compile_module
+
+
+@contextlib.contextmanager
+def _tracing() -> Any:
+    # The CPU's flash attention has no decomposition of its backward; the math path's operators all have lowerings.
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        yield

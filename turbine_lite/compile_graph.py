@@ -1,0 +1,249 @@
+"""One graph of AOTAutograd -> a callable: partition, then import, compile and load each region."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch._functorch.aot_autograd import make_boxed_func
+from torch.fx import GraphModule, Node
+
+from turbine_lite.compiler.driver import Compiled, compile_to_vmfb, failed_nodes
+from turbine_lite.compiler.flags import flag_sets
+from turbine_lite.diagnostics.dump import Dump, open_dump
+from turbine_lite.errors import (
+    CompilationError,
+    CompilerCrashError,
+    CompilerTimeoutError,
+    ExecutionError,
+    UnsupportedError,
+)
+from turbine_lite.graph.partition import partition
+from turbine_lite.graph.rewrites import copy_graph_module, rewrite_for_iree
+from turbine_lite.graph.signature import Signature, specialize_signature
+from turbine_lite.graph.support import Reason, reason_for, tensors_of, why_not
+from turbine_lite.graph.work import choose_driver
+from turbine_lite.mlir.importer import import_region, why_not_importable
+from turbine_lite.options import Options
+from turbine_lite.runtime.executable import SpecializedExecutable
+
+__all__ = ["compile_graph"]
+
+log = logging.getLogger("turbine_lite")
+
+# What runs in eager by nature, or because the user asked for it: no news, and no error under fallback="error".
+_EXPECTED_KINDS = frozenset({"random", "disabled", "data-dependent"})
+
+
+def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[list[Any]], Any]:
+    """Compile a graph module.
+
+    Args:
+        gm: a functional graph of ATen operators whose nodes carry fake values, as AOTAutograd makes them.
+        options: the user's choices.
+        kind: ``"inference"``, ``"forward"`` or ``"backward"``; names the dump.
+
+    Returns:
+        A function that takes the list of arguments, empties it (AOTAutograd's boxed convention) and returns what
+        ``gm`` returns.
+
+    Raises:
+        CompilationError, UnsupportedError: only with ``options.fallback == "error"``.
+    """
+    dump = open_dump(options.dump_dir, kind)
+    if dump.enabled:
+        dump.write("fx_graph.py", gm.print_readable(print_output=False))
+    compiler = _GraphCompiler(options, dump)
+    run = compiler.compile(gm)
+    dump.record(kind=kind, regions=compiler.regions, eager=[dataclasses.asdict(r) for r in compiler.reasons])
+    return make_boxed_func(run)
+
+
+class _GraphCompiler:
+    """Compiles one graph, and the parts of it that remain when a region of it fails."""
+
+    def __init__(self, options: Options, dump: Dump) -> None:
+        self.options = options
+        self.dump = dump
+        self.regions = 0
+        self.reasons: list[Reason] = []
+        # Operators that a compilation blamed, with the dtypes they had: the same ones need not be tried again.
+        self.blamed: dict[Any, str] = {}
+
+    def compile(self, gm: GraphModule) -> Callable[..., Any]:
+        """A callable with ``gm``'s signature that runs what it can in IREE."""
+        parts = partition(gm, self._why_not)
+        self._report(parts.reasons)
+        if not parts.regions:
+            return gm.forward
+        for name, region in parts.regions.items():
+            delattr(parts.outer, name)
+            setattr(parts.outer, name, self._compile_region(region))
+        if self._is_one_region(parts.outer):
+            return _call_without_graph(parts.outer)
+        parts.outer.recompile()
+        return parts.outer.forward
+
+    def _why_not(self, node: Node) -> Reason | None:
+        reason = why_not(node, self.options.disabled_ops) or why_not_importable(node)
+        if reason is None and _blame_key(node) in self.blamed:
+            reason = reason_for(node, "not-lowered", self.blamed[_blame_key(node)])
+        return reason
+
+    def _compile_region(self, region: GraphModule) -> Callable[..., Any]:
+        """The region as an executable, as smaller regions around the operators at fault, or in eager."""
+        dump = self.dump.subdirectory(f"region_{self.regions}") if self.dump.enabled else self.dump
+        self.regions += 1
+        try:
+            executable = _Region(region, self.options, dump).compile()
+        except CompilationError as error:
+            if self._blame(region, error):
+                log.info("compiling again around %s", ", ".join(set(self.blamed.values())))
+                return self.compile(region)
+            self._report(error.reasons or (_reason_of(error),), error)
+            return region.forward
+        except (UnsupportedError, ExecutionError) as error:
+            self._report((Reason("layout", str(error)),), error)
+            return region.forward
+        return _with_eager_fallback(executable, region, self.options)
+
+    def _blame(self, region: GraphModule, error: CompilationError) -> bool:
+        """Remember the operators that a failed compilation names; False if it names none that is new."""
+        texts = failed_nodes(error) | {reason.node: reason.text for reason in error.reasons if reason.node}
+        keys = {_blame_key(n): texts[n.name] for n in region.graph.nodes if n.op == "call_function" and n.name in texts}
+        new = {key: text for key, text in keys.items() if key not in self.blamed}
+        self.blamed.update(new)
+        return bool(new)
+
+    def _report(self, reasons: Iterable[Reason], error: Exception | None = None) -> None:
+        for reason in reasons:
+            if reason in self.reasons:
+                continue
+            self.reasons.append(reason)
+            if reason.kind in _EXPECTED_KINDS:
+                log.info("runs in eager: %s", reason)
+            elif self.options.fallback == "error":
+                if error is not None:
+                    raise error
+                raise CompilationError(f"cannot compile {reason}", stage="import", reasons=(reason,))
+            else:
+                _warn_once(reason)
+
+    @staticmethod
+    def _is_one_region(outer: GraphModule) -> bool:
+        """Whether the graph does nothing but call one region and return its results in order."""
+        calls = [node for node in outer.graph.nodes if node.op not in ("placeholder", "output")]
+        placeholders = [node for node in outer.graph.nodes if node.op == "placeholder"]
+        results = outer.graph.output_node().args[0]
+        return (
+            bool(calls)
+            and calls[0].op == "call_module"
+            and list(calls[0].args) == placeholders
+            and isinstance(results, (list, tuple))
+            and list(results) == calls[1:]
+            and all(node.args == (calls[0], index) for index, node in enumerate(calls[1:]))
+        )
+
+
+def _call_without_graph(outer: GraphModule) -> Callable[..., Any]:
+    region: Callable[..., Any] = getattr(outer, str(next(n for n in outer.graph.nodes if n.op == "call_module").target))
+    return region
+
+
+@dataclasses.dataclass(frozen=True)
+class _Region:
+    """One region on its way to an executable."""
+
+    gm: GraphModule
+    options: Options
+    dump: Dump
+
+    def compile(self) -> SpecializedExecutable:
+        gm = copy_graph_module(self.gm)
+        signature = specialize_signature(gm.graph)
+        rewrite_for_iree(gm.graph)
+        self.dump.write("fx_graph.py", _readable(gm) if self.dump.enabled else "")
+        keep_f64 = any(t.dtype is torch.float64 for node in gm.graph.nodes for t in tensors_of(node))
+        driver = choose_driver(gm.graph, self.options.driver)
+        module = import_region(gm)
+        if self.dump.enabled:
+            self.dump.write("torch.mlir", module.text(elide_constants=not self.options.dump_weights))
+            self.dump.write("torch.mlirbc", module.bytecode)
+        compiled = self._compile(module.bytecode, keep_f64)
+        executable = SpecializedExecutable(compiled.vmfb, signature, driver)
+        self._record(compiled, signature, driver)
+        return executable
+
+    def _compile(self, module: bytes, keep_f64: bool) -> Compiled:
+        try:
+            return compile_to_vmfb(module, self.options, keep_f64=keep_f64)
+        except CompilationError as error:
+            command = self.dump.command(flag_sets(self.options, keep_f64=keep_f64)[0])
+            self.dump.record(error=error.headline, stage=error.stage, command=command)
+            self.dump.write("diagnostics.txt", error.diagnostics)
+            raise error.located(dump_dir=self.dump.directory, command=command) from error
+
+    def _record(self, compiled: Compiled, signature: Signature, driver: str) -> None:
+        for stage, text in compiled.stages.items():
+            self.dump.write(f"{stage}.mlir", text)
+        self.dump.write("module.vmfb", compiled.vmfb)
+        self.dump.record(
+            flags=compiled.flags.command_line(),
+            command=self.dump.command(compiled.flags),
+            driver=driver,
+            seconds=compiled.seconds,
+            signature=dataclasses.asdict(signature),
+        )
+
+
+def _readable(gm: GraphModule) -> str:
+    text: str = gm.print_readable(print_output=False)
+    return text
+
+
+def _reason_of(error: CompilationError) -> Reason:
+    kinds = {CompilerCrashError: "crash", CompilerTimeoutError: "timeout"}
+    return Reason(kinds.get(type(error), "not-lowered"), error.headline)
+
+
+def _blame_key(node: Node) -> tuple[Any, ...]:
+    return (node.target, *((tensor.dtype, tensor.dim()) for tensor in tensors_of(node)))
+
+
+_warned: set[tuple[str, str]] = set()
+
+
+def _warn_once(reason: Reason) -> None:
+    """One warning for each operator and reason; the source line is that of the first."""
+    key = (reason.op, reason.text)
+    if key not in _warned:
+        _warned.add(key)
+        log.warning("turbine_lite runs this in eager: %s", reason)
+
+
+def _with_eager_fallback(
+    executable: SpecializedExecutable, region: GraphModule, options: Options
+) -> Callable[..., Any]:
+    """The executable; should the runtime fail, the region in eager from then on.
+
+    That is sound at any moment: a call that fails has changed none of its arguments.
+    """
+    if options.fallback == "error":
+        return executable
+    failed = threading.Event()
+
+    def run(*args: Any) -> Any:
+        if failed.is_set():
+            return region.forward(*args)
+        try:
+            return executable(*args)
+        except ExecutionError as error:
+            failed.set()
+            _warn_once(Reason("runtime", str(error)))
+            return region.forward(*args)
+
+    return run

@@ -1,0 +1,1 @@
+"""MLIR to VMFB: flags, the compiler process, retries."""

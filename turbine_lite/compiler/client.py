@@ -1,0 +1,210 @@
+"""The parent's end of the compiler process: start, talk, time out, restart, end."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import IO, Any
+
+from turbine_lite.compiler.pipeline import Request, Response, compile_module, set_global_flags
+from turbine_lite.compiler.worker import read_message, write_message
+from turbine_lite.errors import CompilationError, CompilerCrashError, CompilerTimeoutError
+
+__all__ = ["compile_in_process", "compile_in_worker", "shut_down"]
+
+_workers: dict[tuple[str, ...], _Worker] = {}
+_workers_lock = threading.Lock()
+_in_process_flags: tuple[str, ...] | None = None
+
+
+def compile_in_worker(request: Request, global_flags: tuple[str, ...], timeout: float) -> Response:
+    """Compile in the worker process that was started with ``global_flags``; safe to call from several threads.
+
+    Raises:
+        CompilerCrashError: the worker died. The next call starts another one.
+        CompilerTimeoutError: it took more than ``timeout`` seconds and was killed.
+        CompilationError: no worker could be started.
+    """
+    with _workers_lock:
+        worker = _workers.setdefault(global_flags, _Worker(global_flags))
+    return worker.request(request, timeout)
+
+
+def compile_in_process(request: Request, global_flags: tuple[str, ...]) -> Response:
+    """Compile in this process; for debugging.
+
+    Raises:
+        CompilationError: an earlier call in this process used other process-wide flags.
+    """
+    global _in_process_flags
+    with _workers_lock:
+        if _in_process_flags is None:
+            set_global_flags(global_flags)
+            _in_process_flags = global_flags
+    if _in_process_flags != global_flags:
+        raise CompilationError(
+            f"this process's compiler was set up with {' '.join(_in_process_flags) or 'no flags'} and cannot change to "
+            f"{' '.join(global_flags) or 'no flags'}; use options={{'compiler': 'worker'}} or one set of compile_flags",
+            stage="compile",
+        )
+    return compile_module(request)
+
+
+def worker_pids() -> tuple[int, ...]:
+    """Process ids of the workers that are running now."""
+    with _workers_lock:
+        return tuple(w.process.pid for w in _workers.values() if w.process is not None and w.process.poll() is None)
+
+
+def shut_down() -> None:
+    """End all workers of this process."""
+    with _workers_lock:
+        workers = list(_workers.values())
+        _workers.clear()
+    for worker in workers:
+        worker.stop()
+
+
+class _Worker:
+    """One compiler process and the lock that gives it one request at a time."""
+
+    def __init__(self, global_flags: tuple[str, ...]) -> None:
+        self.global_flags = global_flags
+        self.process: subprocess.Popen[bytes] | None = None
+        self.lock = threading.Lock()
+        self.stderr: IO[bytes] | None = None
+
+    def request(self, request: Request, timeout: float) -> Response:
+        with self.lock:
+            process = self._running()
+            assert self.stderr is not None
+            printed_before = os.fstat(self.stderr.fileno()).st_size
+            try:
+                return self._exchange(process, request, timeout)
+            except TimeoutError:
+                self._kill()
+                raise CompilerTimeoutError(
+                    f"the compiler took longer than {timeout:g} s and was stopped (option compile_timeout)",
+                    stage="compile",
+                    diagnostics=self._printed_since(printed_before),
+                ) from None
+            except (EOFError, BrokenPipeError, ConnectionResetError):
+                self._kill()
+                raise CompilerCrashError(
+                    f"the compiler process died: {_how_it_ended(process)}",
+                    stage="compile",
+                    diagnostics=self._printed_since(printed_before),
+                ) from None
+            except BaseException:  # an interrupt: the pipe is in the middle of a message
+                self._kill()
+                raise
+
+    def stop(self) -> None:
+        """End the process; waits for no compilation that may be running."""
+        process, self.process = self.process, None
+        if process is not None:
+            _close(process)
+            process.kill()
+            process.wait()
+        if self.stderr is not None:
+            self.stderr.close()
+            self.stderr = None
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self.process is None or self.process.poll() is not None:
+            self.stop()
+            self._start()
+        assert self.process is not None
+        return self.process
+
+    def _start(self) -> None:
+        # A file and not a pipe: nobody has to read it while the compiler runs, and it survives the crash.
+        self.stderr = tempfile.TemporaryFile(prefix="turbine-lite-worker-")
+        environment = dict(os.environ)
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        try:
+            # -P: a file of the user's working directory must not stand in for a module of ours.
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "turbine_lite.compiler.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self.stderr,
+                env=environment,
+            )
+            write_message(_stdin(self.process), (os.getpid(), self.global_flags))
+        except OSError as error:
+            raise CompilationError(f"the compiler process could not be started: {error}", stage="compile") from error
+
+    @staticmethod
+    def _exchange(process: subprocess.Popen[bytes], request: Request, timeout: float) -> Response:
+        write_message(_stdin(process), request)
+        assert process.stdout is not None
+        deadline = time.monotonic() + timeout
+        poll = select.poll()  # not select.select, which fails on descriptors over 1023
+        poll.register(process.stdout, select.POLLIN)
+        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            raise TimeoutError
+        response: Response = read_message(process.stdout)  # type: ignore[arg-type]  # a BufferedReader is a BinaryIO
+        return response
+
+    def _kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            _close(self.process)
+            self.process = None
+
+    def _printed_since(self, offset: int) -> str:
+        if self.stderr is None:
+            return ""
+        self.stderr.seek(offset)
+        return self.stderr.read().decode(errors="replace")
+
+
+def _stdin(process: subprocess.Popen[bytes]) -> Any:
+    assert process.stdin is not None
+    return process.stdin
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    for stream in (process.stdin, process.stdout):
+        try:
+            if stream is not None:
+                stream.close()
+        except OSError:  # unflushed bytes for a process that is gone
+            pass
+
+
+def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
+    code = process.returncode
+    if code is not None and code < 0:
+        try:
+            return signal.Signals(-code).name
+        except ValueError:
+            return f"signal {-code}"
+    return f"exit status {code}"
+
+
+def _forget_in_child() -> None:
+    # The child of a fork shares the parent's pipes: it must neither use nor end the parent's workers.
+    global _workers_lock
+    _workers_lock = threading.Lock()
+    for worker in _workers.values():
+        if worker.process is not None:
+            for stream in (worker.process.stdin, worker.process.stdout):
+                # The raw file, since closing the buffered one would send what another thread was about to write.
+                if stream is not None:
+                    stream.raw.close()  # type: ignore[attr-defined]
+            worker.process.returncode = 0  # Popen's finalizer must not wait for a process that is no child of ours
+    _workers.clear()
+
+
+atexit.register(shut_down)
+os.register_at_fork(after_in_child=_forget_in_child)

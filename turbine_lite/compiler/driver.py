@@ -1,0 +1,89 @@
+"""One module in the torch dialect -> VMFB: attempts, from the fastest flags to milder ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import re
+
+from turbine_lite.compiler.client import compile_in_process, compile_in_worker
+from turbine_lite.compiler.flags import FlagSet, flag_sets
+from turbine_lite.compiler.pipeline import DUMP_STAGES, Diagnostic, Request, Response
+from turbine_lite.errors import CompilationError, CompilerCrashError
+from turbine_lite.options import Options
+
+__all__ = ["Compiled", "compile_to_vmfb", "failed_nodes"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """A VMFB, the flags that made it, the IR of the stages that were asked for, and seconds per stage."""
+
+    vmfb: bytes
+    flags: FlagSet
+    stages: dict[str, str]
+    seconds: dict[str, float]
+
+
+def compile_to_vmfb(module: bytes, options: Options, *, keep_f64: bool) -> Compiled:
+    """Compile MLIR bytecode in the torch dialect.
+
+    Raises:
+        CompilationError: the module does not lower or compile with any set of flags; ``diagnostics`` holds what the
+            compiler said to the first.
+        CompilerCrashError: the compiler died with every set of flags.
+        CompilerTimeoutError: it took longer than ``options.compile_timeout``.
+    """
+    first_error: CompilationError | None = None
+    for flags in flag_sets(options, keep_f64=keep_f64):
+        try:
+            response = _run(module, options, flags)
+        except CompilerCrashError as error:
+            first_error = first_error or error
+            continue
+        if response.vmfb is not None:
+            return Compiled(response.vmfb, flags, response.stages, response.seconds)
+        error = _error_of(response)
+        # Lowering to IREE's input does not depend on the flags that differ between the sets.
+        if response.failed_stage != "compile":
+            raise error
+        log.info("the %s flags failed: %s", flags.name, error.headline)
+        first_error = first_error or error
+    assert first_error is not None
+    raise first_error
+
+
+def _run(module: bytes, options: Options, flags: FlagSet) -> Response:
+    stages = DUMP_STAGES if options.dump_dir else ()
+    request = Request(module, flags.session, stages, not options.dump_weights)
+    if options.compiler == "in-process":
+        return compile_in_process(request, flags.process)
+    return compile_in_worker(request, flags.process, options.compile_timeout)
+
+
+def _error_of(response: Response) -> CompilationError:
+    errors = [d for d in response.diagnostics if d.severity == "error"] or list(response.diagnostics)
+    what = {"flags": "take its flags", "parse": "read the program", "lower": "lower the program"}
+    headline = f"IREE's compiler could not {what.get(response.failed_stage or '', 'compile the program')}"
+    if errors:
+        headline += f": {_first_line(errors[0])}"
+    stage = "lower" if response.failed_stage in ("parse", "lower") else "compile"
+    return CompilationError(headline, stage=stage, diagnostics="\n".join(d.text for d in errors))
+
+
+def _first_line(diagnostic: Diagnostic) -> str:
+    line = diagnostic.text.splitlines()[0] if diagnostic.text else "no diagnostic"
+    return line if len(line) <= 300 else line[:300] + "..."
+
+
+_NODE_LOCATION = re.compile(r"^fx/([^:\n]+):\d+:\d+: (.*)$", re.MULTILINE)
+
+
+def failed_nodes(error: CompilationError) -> dict[str, str]:
+    """From the name of each FX node that the diagnostics blame to what they say about it."""
+    blamed: dict[str, str] = {}
+    for name, text in _NODE_LOCATION.findall(error.diagnostics):
+        blamed.setdefault(name, text)
+    return blamed

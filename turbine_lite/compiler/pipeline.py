@@ -1,0 +1,178 @@
+"""Torch-dialect MLIR -> VMFB, in the process that calls it.
+
+The worker process and ``options={"compiler": "in-process"}`` both end here. Nothing in this module may import
+torch: the worker must start fast and stay small.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import functools
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+__all__ = ["Diagnostic", "Request", "Response", "compile_module", "set_global_flags"]
+
+# Phases whose IR can be asked for, in the order in which they are reached.
+DUMP_STAGES = ("iree-input", "executable-sources")
+
+_SEVERITIES = ("note", "warning", "error", "remark")
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One module to compile. ``module`` is MLIR bytecode or text in the torch dialect."""
+
+    module: bytes
+    flags: tuple[str, ...]
+    dump_stages: tuple[str, ...] = ()
+    elide_constants: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Diagnostic:
+    """One message of the compiler; ``text`` starts with ``file:line:column:`` where a location is known."""
+
+    severity: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Response:
+    """What became of a request: ``vmfb`` is None when ``failed_stage`` ("parse", "lower" or "compile") is set."""
+
+    vmfb: bytes | None
+    failed_stage: str | None
+    diagnostics: tuple[Diagnostic, ...]
+    stages: dict[str, str]
+    seconds: dict[str, float]
+
+
+def set_global_flags(flags: tuple[str, ...]) -> None:
+    """Set flags that IREE accepts only process-wide. May be called once in a process."""
+    if flags:
+        from iree.compiler.api import ctypes_dl
+
+        ctypes_dl._initializeGlobalCL("turbine-lite", *flags)
+
+
+def compile_module(request: Request) -> Response:
+    """Run ``torch-to-iree`` and IREE's standard pipeline over one module."""
+    job = _Job(request)
+    try:
+        with job.opened() as invocation:
+            vmfb = job.run(invocation)
+    except ValueError as error:  # a flag that the compiler refuses
+        job.diagnostics.append(Diagnostic("error", str(error)))
+        vmfb, job.failed_stage = None, "flags"
+    return Response(vmfb, job.failed_stage, tuple(job.diagnostics), job.stages, job.seconds)
+
+
+class _Job:
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.failed_stage: str | None = None
+        self.diagnostics: list[Diagnostic] = []
+        self.stages: dict[str, str] = {}
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Any]:
+        from iree.compiler.api import ctypes_dl
+
+        library = _library()
+        # The callback object must outlive the invocation: the compiler calls it until the invocation is destroyed.
+        callback = _DIAGNOSTIC_CALLBACK(self._on_diagnostic)
+        with ctypes_dl.Session() as session:
+            session.set_flags(*self.request.flags)
+            with session.invocation() as invocation:
+                library.ireeCompilerInvocationEnableCallbackDiagnostics(invocation._inv_p, 0, callback, None)
+                yield invocation
+
+    def run(self, invocation: Any) -> bytes | None:
+        from iree.compiler.api import ctypes_dl
+
+        with self._stage("parse"):
+            source = ctypes_dl.Source.wrap_buffer(invocation.session, self.request.module)
+            parsed = invocation.parse_source(source)
+        if not parsed:
+            return self._failed("parse")
+        with self._stage("lower"):
+            lowered = invocation.execute_text_pass_pipeline("torch-to-iree")
+        if not lowered:
+            return self._failed("lower")
+        self._capture("iree-input", invocation)
+        with self._stage("compile"):
+            compiled = self._compile(invocation)
+        if not compiled:
+            return self._failed("compile")
+        output = ctypes_dl.Output.open_membuffer()
+        invocation.output_vm_bytecode(output)
+        return bytes(output.map_memory())
+
+    def _compile(self, invocation: Any) -> bool:
+        if "executable-sources" not in self.request.dump_stages:
+            return bool(invocation.execute())
+        library = _library()
+        library.ireeCompilerInvocationSetCompileToPhase(invocation._inv_p, b"executable-sources")
+        if not invocation.execute():
+            return False
+        self._capture("executable-sources", invocation)
+        library.ireeCompilerInvocationSetCompileFromPhase(invocation._inv_p, b"executable-sources")
+        library.ireeCompilerInvocationSetCompileToPhase(invocation._inv_p, b"end")
+        return bool(invocation.execute())
+
+    def _failed(self, stage: str) -> None:
+        self.failed_stage = stage
+
+    @contextlib.contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = time.perf_counter() - start
+
+    def _capture(self, stage: str, invocation: Any) -> None:
+        if stage not in self.request.dump_stages:
+            return
+        from iree.compiler.api import ctypes_dl
+
+        output = ctypes_dl.Output.open_membuffer()
+        invocation.output_ir(output)
+        text = bytes(output.map_memory()).decode(errors="replace")
+        self.stages[stage] = elide_constants(text) if self.request.elide_constants else text
+
+    def _on_diagnostic(self, severity: int, message: int, size: int, _user_data: Any) -> None:
+        text = ctypes.string_at(message, size).decode(errors="replace")
+        self.diagnostics.append(Diagnostic(_SEVERITIES[severity], text))
+
+
+_DIAGNOSTIC_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+
+
+@functools.cache
+def _library() -> Any:
+    """libIREECompiler with the signatures of the entry points that IREE's own Python binding leaves out."""
+    from iree.compiler.api import ctypes_dl
+
+    library = ctypes_dl._dylib
+    for name in ("ireeCompilerInvocationSetCompileToPhase", "ireeCompilerInvocationSetCompileFromPhase"):
+        function = getattr(library, name)
+        function.argtypes, function.restype = [ctypes.c_void_p, ctypes.c_char_p], None
+    enable = library.ireeCompilerInvocationEnableCallbackDiagnostics
+    enable.argtypes = [ctypes.c_void_p, ctypes.c_int, _DIAGNOSTIC_CALLBACK, ctypes.c_void_p]
+    enable.restype = None
+    return library
+
+
+_HEX_CONSTANT = re.compile(r'"0x[0-9A-Fa-f]{128,}"')
+_RESOURCES = re.compile(r"\n\{-#.*?#-\}\s*\Z", re.DOTALL)
+
+
+def elide_constants(text: str) -> str:
+    """MLIR text without the bytes of large constants, for reading; such text no longer parses to the same program."""
+    text = _RESOURCES.sub("\n// constants elided\n", text)
+    return _HEX_CONSTANT.sub('"elided"', text)

@@ -1,0 +1,1 @@
+"""FX graph to FX graph: decompositions, rewrites, support and partition."""

@@ -1,0 +1,67 @@
+"""The decompositions under which AOTAutograd traces."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._decomp import get_decompositions
+
+__all__ = ["decomposition_table"]
+
+aten = torch.ops.aten
+
+# Operators of training graphs that torch-mlir's table leaves whole and that have no lowering to IREE.
+_FOR_TRAINING = (
+    aten.embedding_dense_backward,
+    aten.native_batch_norm_backward,
+    aten.native_group_norm_backward,
+    aten.native_layer_norm_backward,
+    aten.native_batch_norm,
+    aten._native_batch_norm_legit_functional,
+    aten._batch_norm_with_update_functional,
+    aten.batch_norm_backward,
+    aten.select_backward,
+    aten.slice_backward,
+    aten.unfold_backward,
+    aten.max_pool2d_with_indices_backward,
+    aten.nll_loss_backward,
+    aten.nll_loss2d_backward,
+    aten._log_softmax_backward_data,
+    aten._softmax_backward_data,
+    aten.gelu_backward,
+    aten.silu_backward,
+    aten.hardswish_backward,
+    aten.hardsigmoid_backward,
+    aten.hardtanh_backward,
+    aten.leaky_relu_backward,
+    aten.elu_backward,
+    aten.tanh_backward,
+    aten.sigmoid_backward,
+    aten.threshold_backward,
+    aten.mse_loss_backward,
+    aten.smooth_l1_loss_backward,
+    aten.huber_loss_backward,
+    aten.cudnn_batch_norm_backward,
+)
+
+
+@functools.cache
+def decomposition_table() -> dict[Any, Callable[..., Any]]:
+    """torch-mlir's table and more for training, without what would change what the caller sees.
+
+    Decompositions of views would lose that they are views (and put ``prims`` views before autograd); those of random
+    operators would draw other numbers than eager does.
+    """
+    from torch_mlir.extras.fx_decomp_util import get_decomposition_table
+
+    table = dict(get_decomposition_table())
+    table.update(get_decompositions(_FOR_TRAINING))
+    return {op: function for op, function in table.items() if not op.is_view and not _draws_random_numbers(op)}
+
+
+def _draws_random_numbers(op: Any) -> bool:
+    # Attention carries the tag for its dropout; without dropout (else AOTAutograd takes another path) it is pure.
+    return torch.Tag.nondeterministic_seeded in op.tags and "attention" not in str(op)

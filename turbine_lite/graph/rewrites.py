@@ -1,0 +1,93 @@
+"""Rewrites of a region that IREE needs for a right result, or at all.
+
+They run after partitioning, on a graph that IREE alone executes, so they need not keep views or strides.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._guards import detect_fake_mode
+from torch.fx import Graph, GraphModule, Node
+
+__all__ = ["call_with_meta", "copy_graph_module", "is_rewritten", "rewrite_for_iree"]
+
+aten = torch.ops.aten
+
+
+def copy_graph_module(gm: GraphModule) -> GraphModule:
+    """A copy whose graph can be changed; attributes and metadata values are shared."""
+    graph = Graph()
+    copied: dict[Node, Node] = {}
+    output = graph.output(graph.graph_copy(gm.graph, copied))
+    output.meta = dict(gm.graph.output_node().meta)
+    names = {node.target for node in graph.nodes if node.op == "get_attr"}
+    return GraphModule({name: getattr(gm, name) for name in names}, graph)
+
+
+def call_with_meta(graph: Graph, target: Any, args: tuple[Any, ...], like: Node, **kwargs: Any) -> Node:
+    """Insert a call and compute its fake value; the source location is that of ``like``."""
+    node = graph.call_function(target, args, kwargs)
+    fake_args, fake_kwargs = torch.fx.map_arg((args, kwargs), lambda n: n.meta["val"])
+    with detect_fake_mode([n.meta.get("val") for n in node.all_input_nodes]) or torch.no_grad():
+        node.meta["val"] = target(*fake_args, **fake_kwargs)
+    if "stack_trace" in like.meta:
+        node.meta["stack_trace"] = like.meta["stack_trace"]
+    return node
+
+
+def rewrite_for_iree(graph: Graph) -> None:
+    """Apply all rewrites, in place."""
+    for node in list(graph.nodes):
+        if node.op != "call_function":
+            continue
+        rewrite = _REWRITES.get(node.target)
+        if rewrite is not None:
+            with graph.inserting_before(node):
+                rewrite(graph, node)
+    graph.eliminate_dead_code()
+
+
+def _squeeze_dims(graph: Graph, node: Node) -> None:
+    # torch-mlir lowers squeeze of one dimension only.
+    source, dims = node.args
+    assert isinstance(source, Node) and isinstance(dims, (list, tuple))
+    rank = source.meta["val"].dim()
+    for dim in sorted({int(d) % max(rank, 1) for d in dims}, reverse=True):  # type: ignore[call-overload]
+        source = call_with_meta(graph, aten.squeeze.dim, (source, dim), node)
+    node.replace_all_uses_with(source)
+
+
+def _wrap_negative_indices(graph: Graph, node: Node) -> None:
+    # IREE's scatter does not wrap negative indices: it writes outside of the tensor.
+    source, indices, *rest = node.args
+    assert isinstance(source, Node) and isinstance(indices, (list, tuple))
+    sizes = source.meta["val"].shape
+    wrapped = [
+        index if index is None else _wrapped(graph, index, sizes[dim], node)
+        for dim, index in enumerate(indices)  # type: ignore[arg-type]
+    ]
+    node.args = (source, wrapped, *rest)
+
+
+def _wrapped(graph: Graph, index: Node, size: Any, like: Node) -> Node:
+    value = index.meta["val"]
+    if value.dtype not in (torch.int32, torch.int64) or not isinstance(size, int):
+        return index
+    negative = call_with_meta(graph, aten.lt.Scalar, (index, 0), like)
+    from_end = call_with_meta(graph, aten.add.Scalar, (index, size), like)
+    return call_with_meta(graph, aten.where.self, (negative, from_end, index), like)
+
+
+_REWRITES = {
+    aten.squeeze.dims: _squeeze_dims,
+    aten.index.Tensor: _wrap_negative_indices,
+    aten.index_put.default: _wrap_negative_indices,
+    aten._unsafe_index_put.default: _wrap_negative_indices,
+}
+
+
+def is_rewritten(target: Any) -> bool:
+    """Whether calls of an operator are replaced or changed by these rewrites."""
+    return target in _REWRITES

@@ -1,0 +1,60 @@
+"""How much work a graph is, and so on how many threads it should run."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.fx import Graph, Node
+
+__all__ = ["choose_driver", "estimated_operations"]
+
+aten = torch.ops.aten
+
+# Waking worker threads costs about 0.2 ms a call; one thread does this many scalar operations in that time.
+_WORTH_THREADS = 10_000_000
+
+
+def choose_driver(graph: Graph, driver: str) -> str:
+    """``driver``, or for ``"auto"``: local-sync for small graphs and single-threaded torch, else local-task."""
+    if driver != "auto":
+        return driver
+    if torch.get_num_threads() == 1 or estimated_operations(graph) < _WORTH_THREADS:
+        return "local-sync"
+    return "local-task"
+
+
+def estimated_operations(graph: Graph) -> int:
+    """Multiply-adds of matmuls and convolutions, plus one for each element that a node produces."""
+    return sum(_operations(node) for node in graph.nodes if node.op == "call_function")
+
+
+def _operations(node: Node) -> int:
+    value = node.meta.get("val")
+    elements = _numel(value) if isinstance(value, torch.Tensor) else 0
+    if node.target in (aten.mm.default, aten.bmm.default):
+        return elements * _size(node.args[0], -1)
+    if node.target is aten.addmm.default:
+        return elements * _size(node.args[1], -1)
+    if node.target is aten.convolution.default:
+        weight = node.args[1]
+        return elements * _numel(weight.meta["val"][0]) if isinstance(weight, Node) else elements
+    if node.target is aten.convolution_backward.default:
+        gradient, _, weight = node.args[:3]
+        if isinstance(gradient, Node) and isinstance(weight, Node):
+            return 2 * _numel(gradient.meta["val"]) * _numel(weight.meta["val"][0])
+    return elements
+
+
+def _size(argument: object, dim: int) -> int:
+    return _hint(argument.meta["val"].shape[dim]) if isinstance(argument, Node) else 1
+
+
+def _numel(tensor: torch.Tensor) -> int:
+    return math.prod(_hint(size) for size in tensor.shape)
+
+
+def _hint(size: int | torch.SymInt) -> int:
+    if isinstance(size, torch.SymInt):
+        return int(size.node.hint or 1)
+    return size

@@ -1,0 +1,1 @@
+"""FX graph to MLIR in the torch dialect."""

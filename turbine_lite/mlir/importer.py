@@ -1,0 +1,142 @@
+"""A region's FX graph -> one function in the torch dialect, through torch-mlir's FxImporter.
+
+The function takes the region's arguments, then one mutable tensor for each result, and writes the results there
+("destination passing"): the caller allocates results, so they are ordinary torch memory, no two share any, and none
+shares memory with an argument. It returns its tensor arguments. Nobody reads those; returning them is what tells
+IREE that they must still hold their values at the end: otherwise it writes into an argument's memory where that
+saves a copy (seen with index_put, scatter, slice_scatter, sort, addmm).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import io
+from typing import Any
+
+from torch._ops import OpOverload
+from torch.fx import GraphModule, Node
+from torch_mlir import ir
+from torch_mlir.dialects import func as func_dialect
+from torch_mlir.dialects import torch as torch_dialect
+from torch_mlir.extras import fx_importer
+
+from turbine_lite.errors import CompilationError
+from turbine_lite.graph.rewrites import is_rewritten
+from turbine_lite.graph.support import Reason, reason_for
+from turbine_lite.mlir.entry_point import ENTRY_POINT
+
+__all__ = ["NODE_FILE_PREFIX", "ImportedModule", "import_region", "why_not_importable"]
+
+# An operation's location is a call from the user's source line to the file ``fx/<node name>``: the first part of a
+# diagnostic then names the node.
+NODE_FILE_PREFIX = "fx/"
+
+
+@dataclasses.dataclass(frozen=True)
+class ImportedModule:
+    """A module in the torch dialect. ``bytecode`` is complete; ``text`` is for reading, with locations."""
+
+    bytecode: bytes
+    operation: Any
+
+    def text(self, *, elide_constants: bool = True) -> str:
+        """The module as MLIR text."""
+        limit = 16 if elide_constants else None
+        return str(
+            self.operation.get_asm(enable_debug_info=True, large_elements_limit=limit, large_resource_limit=limit)
+        )
+
+
+def import_region(gm: GraphModule) -> ImportedModule:
+    """Import a region. The graph module is changed on the way (torch-mlir canonicalises nodes in place).
+
+    Raises:
+        CompilationError: a node could not be imported; ``reasons`` names it.
+    """
+    context = ir.Context()
+    torch_dialect.register_dialect(context)
+    importer = fx_importer.FxImporter(context=context, graph_node_importer_cls=_NodeImporter)
+    importer._cc = _LocatedContextCache(context, py_attr_tracker=importer._py_attr_tracker)
+    try:
+        function = importer.import_stateless_graph(gm.graph, func_name=ENTRY_POINT)
+    except _NodeImportError as error:
+        reason = reason_for(error.node, "not-importable", f"torch-mlir's importer: {error.__cause__}")
+        raise CompilationError(f"cannot import {reason}", stage="import", reasons=(reason,)) from error
+    except Exception as error:  # the importer raises whatever its internals do; all of it means the same
+        raise CompilationError(f"torch-mlir's importer failed: {error}", stage="import") from error
+    _pass_destinations(function)
+    buffer = io.BytesIO()
+    importer.module.operation.write_bytecode(buffer)
+    return ImportedModule(buffer.getvalue(), importer.module.operation)
+
+
+def why_not_importable(node: Node) -> Reason | None:
+    """The reason why torch-mlir's importer would not know an operator, or None."""
+    target = node.target
+    if isinstance(target, OpOverload) and not is_rewritten(target) and not _is_known(target):
+        return reason_for(node, "not-importable", "torch-mlir has no such operator")
+    return None
+
+
+@functools.cache
+def _is_known(target: OpOverload) -> bool:
+    if target in fx_importer.NODE_CANONICALIZE:
+        return True
+    return bool(_registry().is_registered_operation(fx_importer._get_mlir_op_name_for_schema(target._schema)))
+
+
+@functools.cache
+def _registry() -> Any:
+    context = ir.Context()
+    torch_dialect.register_dialect(context)
+    return context
+
+
+class _NodeImportError(Exception):
+    def __init__(self, node: Node) -> None:
+        super().__init__(node.name)
+        self.node = node
+
+
+class _NodeImporter(fx_importer.GraphNodeImporter):  # type: ignore[misc]  # torch-mlir is untyped
+    """Names the node at which an import fails."""
+
+    def _import_torch_op_overload(self, loc: Any, node: Node, concrete_target: OpOverload | None = None) -> None:
+        try:
+            super()._import_torch_op_overload(loc, node, concrete_target)
+        except Exception as error:  # see import_region
+            raise _NodeImportError(node) from error
+
+
+class _LocatedContextCache(fx_importer.ContextCache):  # type: ignore[misc]  # torch-mlir is untyped
+    """Puts the FX node's name into the location of its operations, see NODE_FILE_PREFIX."""
+
+    def get_node_location(self, node: Node) -> Any:
+        here = ir.Location.file(NODE_FILE_PREFIX + node.name, 0, 0, context=self._c)
+        user = super().get_node_location(node)
+        if user is None:
+            return here
+        return ir.Location.callsite(here, [user], context=self._c)
+
+
+def _pass_destinations(function: Any) -> None:
+    """Turn results into mutable arguments and return the tensor arguments instead, see the module's docstring."""
+    block = function.entry_block
+    arguments = list(block.arguments)
+    terminator = block.operations[len(block.operations) - 1]
+    results = list(terminator.operands)
+    kept = [argument for argument in arguments if "vtensor" in str(argument.type)]
+    with terminator.location, ir.InsertionPoint(terminator):
+        destinations = []
+        for result in results:
+            mutable = ir.Type.parse(str(result.type).replace("!torch.vtensor", "!torch.tensor"))
+            destinations.append(block.add_argument(mutable, terminator.location))
+            ir.Operation.create("torch.overwrite.tensor.contents", operands=[result, destinations[-1]])
+        func_dialect.ReturnOp(kept)
+        terminator.operation.erase()
+        inputs = [argument.type for argument in (*arguments, *destinations)]
+        function_type = ir.FunctionType.get(inputs, [argument.type for argument in kept])
+        function.attributes["function_type"] = ir.TypeAttr.get(function_type)
+        # FX graphs have no implicit broadcasting of a dynamic size 1.
+        function.attributes["torch.assume_strict_symbolic_shapes"] = ir.UnitAttr.get()

@@ -1,0 +1,214 @@
+"""Options of the backend: one frozen dataclass, strict about names, types and values.
+
+Where a value comes from, strongest first:
+
+1. ``torch.compile(..., options={...})``
+2. the named set of options that ``torch.compile(..., mode=...)`` selects
+3. the option's environment variable (the ``env`` entry of each field; empty counts as unset)
+4. the default
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import os
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from turbine_lite.errors import OptionError
+
+__all__ = ["MODES", "Options"]
+
+
+def _option(
+    default: Any,
+    doc: str,
+    *,
+    affects_code: bool,
+    choices: tuple[str, ...] = (),
+    env: str | None = None,
+    check: Callable[[Any], str | None] | None = None,
+) -> Any:
+    return dataclasses.field(
+        default=default,
+        metadata={"doc": doc, "affects_code": affects_code, "choices": choices, "env": env, "check": check},
+    )
+
+
+def _positive(value: float) -> str | None:
+    return None if value > 0 else "a number above 0"
+
+
+def _all_flags(value: tuple[str, ...]) -> str | None:
+    return None if all(flag.startswith("--") for flag in value) else "flags that start with '--'"
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What a user can choose for one compiled function. Each field is documented where it is declared."""
+
+    fallback: str = _option(
+        "eager",
+        "What happens to a part of the graph that cannot be compiled: run it in eager with one warning, or raise.",
+        affects_code=False,
+        choices=("eager", "error"),
+    )
+    compiler: str = _option(
+        "worker",
+        "Where the IREE compiler runs: in a process of its own (a crash or hang cannot reach yours), or in yours.",
+        affects_code=False,
+        choices=("worker", "in-process"),
+    )
+    compile_timeout: float = _option(
+        600.0,
+        "Seconds after which a compilation is killed and the graph falls back.",
+        affects_code=False,
+        check=_positive,
+    )
+    driver: str = _option(
+        "auto",
+        "IREE's CPU driver: one thread (local-sync), torch.get_num_threads() threads (local-task), or by size (auto).",
+        affects_code=False,
+        choices=("auto", "local-sync", "local-task"),
+    )
+    opt_level: str = _option(
+        "O3", "IREE's optimisation level.", affects_code=True, choices=("O0", "O1", "O2", "O3")
+    )
+    target_cpu: str = _option(
+        "host", "LLVM name of the CPU to compile for, or 'host' for this machine's.", affects_code=True
+    )
+    compile_flags: tuple[str, ...] = _option(
+        (), "Further iree-compile flags, after turbine_lite's own.", affects_code=True, check=_all_flags
+    )
+    disabled_ops: tuple[str, ...] = _option(
+        (), "Operators that must run in eager, such as 'aten.gelu' or 'aten.gelu.default'.", affects_code=True
+    )
+    dump_dir: str | None = _option(
+        None, "Directory to write every stage of every compiled graph to.", affects_code=False, env="TURBINE_LITE_DUMP"
+    )
+    dump_weights: bool = _option(
+        False, "Write large constants in full in the dumped text instead of eliding them.", affects_code=False
+    )
+
+    @classmethod
+    def resolve(
+        cls,
+        options: Mapping[str, Any] | None = None,
+        mode: str | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> Options:
+        """Combine the given options, mode and environment.
+
+        Raises:
+            OptionError: for an unknown name or mode, a wrong type, or a value outside the allowed ones.
+        """
+        if options is not None and not isinstance(options, Mapping):
+            raise OptionError(f"options must be a dict, not {type(options).__name__}: {options!r}")
+        values = _from_environment(cls, os.environ if environ is None else environ)
+        values.update(_from_mode(mode))
+        fields = _fields(cls)
+        for name, value in (options or {}).items():
+            if name not in fields:
+                raise OptionError(_unknown("option", name, fields))
+            values[name] = _checked(fields[name], value, f"option {name!r}")
+        return cls(**values)
+
+    @classmethod
+    def table(cls) -> list[tuple[str, str, str, str]]:
+        """(name, default, environment variable, description) of each option, for documentation."""
+        return [
+            (name, repr(field.default), _env_name(field), _description(field)) for name, field in _fields(cls).items()
+        ]
+
+
+MODES: dict[str, dict[str, Any]] = {
+    # The default set: large graphs on all threads, small ones on the caller's.
+    "default": {},
+    # Waking worker threads costs more than a small graph takes to run.
+    "reduce-overhead": {"driver": "local-sync"},
+}
+
+
+def _fields(cls: type[Options]) -> dict[str, dataclasses.Field[Any]]:
+    return {field.name: field for field in dataclasses.fields(cls)}
+
+
+def _env_name(field: dataclasses.Field[Any]) -> str:
+    return field.metadata["env"] or f"TURBINE_LITE_{field.name.upper()}"
+
+
+def _description(field: dataclasses.Field[Any]) -> str:
+    choices = field.metadata["choices"]
+    return field.metadata["doc"] + (f" One of: {', '.join(choices)}." if choices else "")
+
+
+def _unknown(kind: str, name: Any, known: Mapping[str, Any]) -> str:
+    close = difflib.get_close_matches(str(name), known, n=1)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    return f"unknown {kind} {name!r}{hint}; known: {', '.join(sorted(known))}"
+
+
+def _from_mode(mode: str | None) -> dict[str, Any]:
+    if mode is None:
+        return {}
+    if mode not in MODES:
+        raise OptionError(_unknown("mode", mode, MODES))
+    return dict(MODES[mode])
+
+
+def _from_environment(cls: type[Options], environ: Mapping[str, str]) -> dict[str, Any]:
+    values = {}
+    for name, field in _fields(cls).items():
+        text = environ.get(_env_name(field), "")
+        if text:
+            where = f"environment variable {_env_name(field)}"
+            values[name] = _checked(field, _parse(field, text, where), where)
+    return values
+
+
+def _accepted_types(field: dataclasses.Field[Any]) -> tuple[Any, ...]:
+    hint = typing.get_type_hints(Options)[field.name]
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        return typing.get_args(hint)
+    return (typing.get_origin(hint) or hint,)
+
+
+def _parse(field: dataclasses.Field[Any], text: str, where: str) -> Any:
+    """The value that an environment variable's text stands for; lists are separated by commas."""
+    accepted = _accepted_types(field)
+    if bool in accepted:
+        words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+        if text.lower() not in words:
+            raise OptionError(f"{where} must be one of {', '.join(words)}, not {text!r}")
+        return words[text.lower()]
+    if float in accepted:
+        try:
+            return float(text)
+        except ValueError:
+            raise OptionError(f"{where} must be a number, not {text!r}") from None
+    if tuple in accepted:
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+    return text
+
+
+def _checked(field: dataclasses.Field[Any], value: Any, where: str) -> Any:
+    accepted = _accepted_types(field)
+    if float in accepted and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if tuple in accepted and isinstance(value, list):
+        value = tuple(value)
+    if not isinstance(value, accepted):
+        names = " or ".join("None" if t is types.NoneType else t.__name__ for t in accepted)
+        raise OptionError(f"{where} must be of type {names}, not {type(value).__name__}: {value!r}")
+    if isinstance(value, tuple) and not all(isinstance(item, str) for item in value):
+        raise OptionError(f"{where} must hold only strings, not {value!r}")
+    choices = field.metadata["choices"]
+    if choices and value not in choices:
+        raise OptionError(f"{where} must be one of {', '.join(choices)}, not {value!r}")
+    expected = field.metadata["check"] and field.metadata["check"](value)
+    if expected:
+        raise OptionError(f"{where} must be {expected}, not {value!r}")
+    return value

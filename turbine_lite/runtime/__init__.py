@@ -1,0 +1,1 @@
+"""VMFB to callable: device, tensors in and out, SpecializedExecutable."""
