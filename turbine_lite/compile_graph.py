@@ -8,12 +8,11 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch
-from torch._functorch.aot_autograd import make_boxed_func
+from torch._dynamo.utils import counters
+from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch.fx import GraphModule, Node
 
-from turbine_lite.compiler.driver import Compiled, compile_to_vmfb, failed_nodes
-from turbine_lite.compiler.flags import flag_sets
+from turbine_lite.compile_region import CallKey, blamed_calls, call_key, compile_region
 from turbine_lite.diagnostics.dump import Dump, open_dump
 from turbine_lite.errors import (
     CompilationError,
@@ -23,11 +22,8 @@ from turbine_lite.errors import (
     UnsupportedError,
 )
 from turbine_lite.graph.partition import partition
-from turbine_lite.graph.rewrites import copy_graph_module, rewrite_for_iree
-from turbine_lite.graph.signature import Signature, specialize_signature
-from turbine_lite.graph.support import Reason, reason_for, tensors_of, why_not
-from turbine_lite.graph.work import choose_driver
-from turbine_lite.mlir.importer import import_region, why_not_importable
+from turbine_lite.graph.support import Reason, reason_for, why_not
+from turbine_lite.mlir.importer import why_not_importable
 from turbine_lite.options import Options
 from turbine_lite.runtime.executable import SpecializedExecutable
 
@@ -59,8 +55,18 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
         dump.write("fx_graph.py", gm.print_readable(print_output=False))
     compiler = _GraphCompiler(options, dump)
     run = compiler.compile(gm)
+    _count(compiler)
     dump.record(kind=kind, regions=compiler.regions, eager=[dataclasses.asdict(r) for r in compiler.reasons])
     return make_boxed_func(run)
+
+
+def _count(compiler: _GraphCompiler) -> None:
+    """Add a graph to ``torch._dynamo.utils.counters["turbine_lite"]``."""
+    counts = counters["turbine_lite"]
+    counts["graphs"] += 1
+    counts["executables"] += compiler.executables
+    for reason in compiler.reasons:
+        counts[f"eager {reason.op or 'region'}: {reason.kind}"] += 1
 
 
 class _GraphCompiler:
@@ -70,9 +76,10 @@ class _GraphCompiler:
         self.options = options
         self.dump = dump
         self.regions = 0
+        self.executables = 0
         self.reasons: list[Reason] = []
-        # Operators that a compilation blamed, with the dtypes they had: the same ones need not be tried again.
-        self.blamed: dict[Any, str] = {}
+        # Calls that a compilation failed for: calls like them need not be tried again.
+        self.blamed: dict[CallKey, str] = {}
 
     def compile(self, gm: GraphModule) -> Callable[..., Any]:
         """A callable with ``gm``'s signature that runs what it can in IREE."""
@@ -90,8 +97,8 @@ class _GraphCompiler:
 
     def _why_not(self, node: Node) -> Reason | None:
         reason = why_not(node, self.options.disabled_ops) or why_not_importable(node)
-        if reason is None and _blame_key(node) in self.blamed:
-            reason = reason_for(node, "not-lowered", self.blamed[_blame_key(node)])
+        if reason is None and self.blamed and call_key(node) in self.blamed:
+            reason = reason_for(node, "not-lowered", self.blamed[call_key(node)])
         return reason
 
     def _compile_region(self, region: GraphModule) -> Callable[..., Any]:
@@ -99,7 +106,7 @@ class _GraphCompiler:
         dump = self.dump.subdirectory(f"region_{self.regions}") if self.dump.enabled else self.dump
         self.regions += 1
         try:
-            executable = _Region(region, self.options, dump).compile()
+            executable = compile_region(region, self.options, dump)
         except CompilationError as error:
             if self._blame(region, error):
                 log.info("compiling again around %s", ", ".join(set(self.blamed.values())))
@@ -109,13 +116,13 @@ class _GraphCompiler:
         except (UnsupportedError, ExecutionError) as error:
             self._report((Reason("layout", str(error)),), error)
             return region.forward
+        self.executables += 1
         return _with_eager_fallback(executable, region, self.options)
 
     def _blame(self, region: GraphModule, error: CompilationError) -> bool:
-        """Remember the operators that a failed compilation names; False if it names none that is new."""
-        texts = failed_nodes(error) | {reason.node: reason.text for reason in error.reasons if reason.node}
-        keys = {_blame_key(n): texts[n.name] for n in region.graph.nodes if n.op == "call_function" and n.name in texts}
-        new = {key: text for key, text in keys.items() if key not in self.blamed}
+        """Remember the calls that a failed compilation is due to; False if none can be named that is new."""
+        found = blamed_calls(region, error, self.options)
+        new = {key: text for key, text in found.items() if key not in self.blamed}
         self.blamed.update(new)
         return bool(new)
 
@@ -154,64 +161,9 @@ def _call_without_graph(outer: GraphModule) -> Callable[..., Any]:
     return region
 
 
-@dataclasses.dataclass(frozen=True)
-class _Region:
-    """One region on its way to an executable."""
-
-    gm: GraphModule
-    options: Options
-    dump: Dump
-
-    def compile(self) -> SpecializedExecutable:
-        gm = copy_graph_module(self.gm)
-        signature = specialize_signature(gm.graph)
-        rewrite_for_iree(gm.graph)
-        self.dump.write("fx_graph.py", _readable(gm) if self.dump.enabled else "")
-        keep_f64 = any(t.dtype is torch.float64 for node in gm.graph.nodes for t in tensors_of(node))
-        driver = choose_driver(gm.graph, self.options.driver)
-        module = import_region(gm)
-        if self.dump.enabled:
-            self.dump.write("torch.mlir", module.text(elide_constants=not self.options.dump_weights))
-            self.dump.write("torch.mlirbc", module.bytecode)
-        compiled = self._compile(module.bytecode, keep_f64)
-        executable = SpecializedExecutable(compiled.vmfb, signature, driver)
-        self._record(compiled, signature, driver)
-        return executable
-
-    def _compile(self, module: bytes, keep_f64: bool) -> Compiled:
-        try:
-            return compile_to_vmfb(module, self.options, keep_f64=keep_f64)
-        except CompilationError as error:
-            command = self.dump.command(flag_sets(self.options, keep_f64=keep_f64)[0])
-            self.dump.record(error=error.headline, stage=error.stage, command=command)
-            self.dump.write("diagnostics.txt", error.diagnostics)
-            raise error.located(dump_dir=self.dump.directory, command=command) from error
-
-    def _record(self, compiled: Compiled, signature: Signature, driver: str) -> None:
-        for stage, text in compiled.stages.items():
-            self.dump.write(f"{stage}.mlir", text)
-        self.dump.write("module.vmfb", compiled.vmfb)
-        self.dump.record(
-            flags=compiled.flags.command_line(),
-            command=self.dump.command(compiled.flags),
-            driver=driver,
-            seconds=compiled.seconds,
-            signature=dataclasses.asdict(signature),
-        )
-
-
-def _readable(gm: GraphModule) -> str:
-    text: str = gm.print_readable(print_output=False)
-    return text
-
-
 def _reason_of(error: CompilationError) -> Reason:
     kinds = {CompilerCrashError: "crash", CompilerTimeoutError: "timeout"}
     return Reason(kinds.get(type(error), "not-lowered"), error.headline)
-
-
-def _blame_key(node: Node) -> tuple[Any, ...]:
-    return (node.target, *((tensor.dtype, tensor.dim()) for tensor in tensors_of(node)))
 
 
 _warned: set[tuple[str, str]] = set()

@@ -74,9 +74,7 @@ class Options:
         affects_code=False,
         choices=("auto", "local-sync", "local-task"),
     )
-    opt_level: str = _option(
-        "O3", "IREE's optimisation level.", affects_code=True, choices=("O0", "O1", "O2", "O3")
-    )
+    opt_level: str = _option("O3", "IREE's optimisation level.", affects_code=True, choices=("O0", "O1", "O2", "O3"))
     target_cpu: str = _option(
         "host", "LLVM name of the CPU to compile for, or 'host' for this machine's.", affects_code=True
     )
@@ -132,17 +130,21 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
+_TRUE = ("1", "true", "yes", "on")
+_FALSE = ("0", "false", "no", "off")
+
+
 def _fields(cls: type[Options]) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(cls)}
 
 
 def _env_name(field: dataclasses.Field[Any]) -> str:
-    return field.metadata["env"] or f"TURBINE_LITE_{field.name.upper()}"
+    return str(field.metadata["env"] or f"TURBINE_LITE_{field.name.upper()}")
 
 
 def _description(field: dataclasses.Field[Any]) -> str:
     choices = field.metadata["choices"]
-    return field.metadata["doc"] + (f" One of: {', '.join(choices)}." if choices else "")
+    return str(field.metadata["doc"]) + (f" One of: {', '.join(choices)}." if choices else "")
 
 
 def _unknown(kind: str, name: Any, known: Mapping[str, Any]) -> str:
@@ -180,10 +182,9 @@ def _parse(field: dataclasses.Field[Any], text: str, where: str) -> Any:
     """The value that an environment variable's text stands for; lists are separated by commas."""
     accepted = _accepted_types(field)
     if bool in accepted:
-        words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
-        if text.lower() not in words:
-            raise OptionError(f"{where} must be one of {', '.join(words)}, not {text!r}")
-        return words[text.lower()]
+        if text.lower() not in _TRUE + _FALSE:
+            raise OptionError(f"{where} must be one of {', '.join(_TRUE + _FALSE)}, not {text!r}")
+        return text.lower() in _TRUE
     if float in accepted:
         try:
             return float(text)

@@ -126,7 +126,7 @@ class _Worker:
 
     def _start(self) -> None:
         # A file and not a pipe: nobody has to read it while the compiler runs, and it survives the crash.
-        self.stderr = tempfile.TemporaryFile(prefix="turbine-lite-worker-")
+        self.stderr = tempfile.TemporaryFile(prefix="turbine-lite-worker-")  # noqa: SIM115  # stop() closes it
         environment = dict(os.environ)
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         try:

@@ -12,7 +12,7 @@ from turbine_lite.compiler.pipeline import DUMP_STAGES, Diagnostic, Request, Res
 from turbine_lite.errors import CompilationError, CompilerCrashError
 from turbine_lite.options import Options
 
-__all__ = ["Compiled", "compile_to_vmfb", "failed_nodes"]
+__all__ = ["Compiled", "check_lowering", "compile_to_vmfb", "failed_nodes"]
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ def compile_to_vmfb(module: bytes, options: Options, *, keep_f64: bool) -> Compi
     for flags in flag_sets(options, keep_f64=keep_f64):
         try:
             response = _run(module, options, flags)
-        except CompilerCrashError as error:
-            first_error = first_error or error
+        except CompilerCrashError as crash:
+            first_error = first_error or crash
             continue
         if response.vmfb is not None:
             return Compiled(response.vmfb, flags, response.stages, response.seconds)
@@ -55,9 +55,20 @@ def compile_to_vmfb(module: bytes, options: Options, *, keep_f64: bool) -> Compi
     raise first_error
 
 
-def _run(module: bytes, options: Options, flags: FlagSet) -> Response:
+def check_lowering(module: bytes, options: Options, *, keep_f64: bool) -> None:
+    """Lower MLIR bytecode in the torch dialect to IREE's input and throw the result away: a cheap probe.
+
+    Raises:
+        CompilationError: it does not lower.
+    """
+    response = _run(module, options, flag_sets(options, keep_f64=keep_f64)[0], lower_only=True)
+    if response.vmfb is None:
+        raise _error_of(response)
+
+
+def _run(module: bytes, options: Options, flags: FlagSet, *, lower_only: bool = False) -> Response:
     stages = DUMP_STAGES if options.dump_dir else ()
-    request = Request(module, flags.session, stages, not options.dump_weights)
+    request = Request(module, flags.session, lower_only, stages, not options.dump_weights)
     if options.compiler == "in-process":
         return compile_in_process(request, flags.process)
     return compile_in_worker(request, flags.process, options.compile_timeout)

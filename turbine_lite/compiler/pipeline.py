@@ -25,10 +25,14 @@ _SEVERITIES = ("note", "warning", "error", "remark")
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """One module to compile. ``module`` is MLIR bytecode or text in the torch dialect."""
+    """One module to compile. ``module`` is MLIR bytecode or text in the torch dialect.
+
+    With ``lower_only`` the work ends after ``torch-to-iree``, and ``vmfb`` is empty.
+    """
 
     module: bytes
     flags: tuple[str, ...]
+    lower_only: bool = False
     dump_stages: tuple[str, ...] = ()
     elide_constants: bool = True
 
@@ -100,16 +104,21 @@ class _Job:
             source = ctypes_dl.Source.wrap_buffer(invocation.session, self.request.module)
             parsed = invocation.parse_source(source)
         if not parsed:
-            return self._failed("parse")
+            self.failed_stage = "parse"
+            return None
         with self._stage("lower"):
             lowered = invocation.execute_text_pass_pipeline("torch-to-iree")
         if not lowered:
-            return self._failed("lower")
+            self.failed_stage = "lower"
+            return None
+        if self.request.lower_only:
+            return b""
         self._capture("iree-input", invocation)
         with self._stage("compile"):
             compiled = self._compile(invocation)
         if not compiled:
-            return self._failed("compile")
+            self.failed_stage = "compile"
+            return None
         output = ctypes_dl.Output.open_membuffer()
         invocation.output_vm_bytecode(output)
         return bytes(output.map_memory())
@@ -125,9 +134,6 @@ class _Job:
         library.ireeCompilerInvocationSetCompileFromPhase(invocation._inv_p, b"executable-sources")
         library.ireeCompilerInvocationSetCompileToPhase(invocation._inv_p, b"end")
         return bool(invocation.execute())
-
-    def _failed(self, stage: str) -> None:
-        self.failed_stage = stage
 
     @contextlib.contextmanager
     def _stage(self, name: str) -> Iterator[None]:

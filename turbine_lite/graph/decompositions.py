@@ -59,9 +59,24 @@ def decomposition_table() -> dict[Any, Callable[..., Any]]:
 
     table = dict(get_decomposition_table())
     table.update(get_decompositions(_FOR_TRAINING))
-    return {op: function for op, function in table.items() if not op.is_view and not _draws_random_numbers(op)}
+    table = {op: function for op, function in table.items() if not op.is_view and not _draws_random_numbers(op)}
+    table[aten.native_dropout.default] = _native_dropout
+    return table
 
 
 def _draws_random_numbers(op: Any) -> bool:
     # Attention carries the tag for its dropout; without dropout (else AOTAutograd takes another path) it is pure.
     return torch.Tag.nondeterministic_seeded in op.tags and "attention" not in str(op)
+
+
+def _native_dropout(input: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Dropout as eager computes it, with a mask that depends on nothing but the shape.
+
+    So all masks of a graph can be drawn in eager before its first region, and dropout cuts nothing in two.
+    """
+    if train is False:
+        return input.clone(), torch.ones_like(input, dtype=torch.bool)
+    keep = 1.0 - p
+    memory = torch.empty_strided(input.shape, input.stride(), dtype=torch.bool, device=input.device)
+    mask = aten.bernoulli.p(memory, keep)
+    return input * mask * (0.0 if keep == 0 else 1.0 / keep), mask

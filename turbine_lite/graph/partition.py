@@ -83,6 +83,7 @@ _START = _Phase(-1, in_iree=False)
 
 def _assign_phases(graph: Graph, reasons: Mapping[Node, Reason | None]) -> dict[Node, _Phase]:
     eager = OrderedSet(node for node in graph.nodes if node in reasons or _is_cheap_in_eager(node))
+    eager.update(node for node in graph.nodes if _only_feeds(node, eager))
     while True:
         phases = _phases(graph, eager)
         useless = _nodes_of_useless_regions(phases)
@@ -94,6 +95,11 @@ def _assign_phases(graph: Graph, reasons: Mapping[Node, Reason | None]) -> dict[
 def _is_cheap_in_eager(node: Node) -> bool:
     # Sizes are Python integers, computed by Python for all regions at once and passed to them.
     return EAGER_VIEW in node.meta or (node.op == "call_function" and is_symbolic_scalar(node.meta.get("val")))
+
+
+def _only_feeds(node: Node, eager: OrderedSet[Node]) -> bool:
+    """Whether a node reads nothing (``empty``, ``arange``) and only nodes in eager want its result."""
+    return node.op == "call_function" and not node.all_input_nodes and all(user in eager for user in node.users)
 
 
 def _phases(graph: Graph, eager: OrderedSet[Node]) -> dict[Node, _Phase]:
@@ -139,11 +145,13 @@ def _nodes_of_useless_regions(phases: Mapping[Node, _Phase]) -> list[Node]:
 
 
 def _build(gm: GraphModule, graph: Graph, phases: Mapping[Node, _Phase]) -> tuple[GraphModule, dict[str, GraphModule]]:
-    eager_nodes, region_nodes = defaultdict(list), defaultdict(list)
+    eager_nodes: dict[int, list[Node]] = defaultdict(list)
+    region_nodes: dict[int, list[Node]] = defaultdict(list)
     for node, phase in phases.items():
         if node.op == "call_function":
             (region_nodes if phase.in_iree else eager_nodes)[phase.number].append(node)
-    outer, values = Graph(), {}
+    outer = Graph()
+    values: dict[Node, Node] = {}
     for node in graph.nodes:
         if node.op in ("placeholder", "get_attr"):
             values[node] = outer.node_copy(node, values.__getitem__)
@@ -169,16 +177,17 @@ def _extract(
 ) -> GraphModule:
     """Move ``nodes`` into a graph module of their own and call it from ``outer``."""
     members = OrderedSet(nodes)
-    region, inner = Graph(), {}
+    region = Graph()
+    inner: dict[Node, Node] = {}
     arguments: list[Node] = []
     for source in _sources(gm, graph, nodes, members):
-        if source.op == "get_attr" and _is_embeddable(getattr(gm, source.target)):
+        if source.op == "get_attr" and _is_embeddable(getattr(gm, str(source.target))):
             inner[source] = region.node_copy(source, inner.__getitem__)
             continue
         inner[source] = region.placeholder(source.name)
         inner[source].meta = dict(source.meta)
         if source.op == "get_attr" and "val" not in source.meta:
-            inner[source].meta["val"] = getattr(gm, source.target)
+            inner[source].meta["val"] = getattr(gm, str(source.target))
         arguments.append(values[source])
     for node in nodes:
         inner[node] = region.node_copy(node, inner.__getitem__)

@@ -5,7 +5,7 @@ They run after partitioning, on a graph that IREE alone executes, so they need n
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch._guards import detect_fake_mode
@@ -52,9 +52,10 @@ def rewrite_for_iree(graph: Graph) -> None:
 def _squeeze_dims(graph: Graph, node: Node) -> None:
     # torch-mlir lowers squeeze of one dimension only.
     source, dims = node.args
-    assert isinstance(source, Node) and isinstance(dims, (list, tuple))
+    assert isinstance(source, Node)
+    assert isinstance(dims, (list, tuple))
     rank = source.meta["val"].dim()
-    for dim in sorted({int(d) % max(rank, 1) for d in dims}, reverse=True):  # type: ignore[call-overload]
+    for dim in sorted({cast(int, dim) % max(rank, 1) for dim in dims}, reverse=True):
         source = call_with_meta(graph, aten.squeeze.dim, (source, dim), node)
     node.replace_all_uses_with(source)
 
@@ -62,11 +63,12 @@ def _squeeze_dims(graph: Graph, node: Node) -> None:
 def _wrap_negative_indices(graph: Graph, node: Node) -> None:
     # IREE's scatter does not wrap negative indices: it writes outside of the tensor.
     source, indices, *rest = node.args
-    assert isinstance(source, Node) and isinstance(indices, (list, tuple))
+    assert isinstance(source, Node)
+    assert isinstance(indices, (list, tuple))
     sizes = source.meta["val"].shape
     wrapped = [
-        index if index is None else _wrapped(graph, index, sizes[dim], node)
-        for dim, index in enumerate(indices)  # type: ignore[arg-type]
+        _wrapped(graph, index, sizes[dim], node) if isinstance(index, Node) else None
+        for dim, index in enumerate(indices)
     ]
     node.args = (source, wrapped, *rest)
 

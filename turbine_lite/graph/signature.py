@@ -152,7 +152,7 @@ def _shapes_source(placeholders: list[Node], values: list[torch.Tensor]) -> str:
         missing = [str(s) for s in expr.free_symbols if s not in known]
         if missing:
             raise UnsupportedError(f"a result's size {expr} depends on {', '.join(missing)}, which no argument tells")
-        return _Printer(known).doprint(expr)
+        return str(_Printer(known).doprint(expr))
 
     def sequence(numbers: Sequence[int | torch.SymInt]) -> str:
         return f"({''.join(text(n) + ', ' for n in numbers)})"
@@ -180,7 +180,8 @@ def _where_symbols_are(placeholders: list[Node]) -> dict[Any, str]:
     for index, node in enumerate(placeholders):
         value = node.meta["val"]
         if isinstance(value, torch.Tensor):
-            for dim, size in enumerate(value.shape):
+            sizes: tuple[object, ...] = tuple(value.shape)
+            for dim, size in enumerate(sizes):
                 if isinstance(size, torch.SymInt) and size.node.expr.is_Symbol:
                     known.setdefault(size.node.expr, f"args[{index}].shape[{dim}]")
     return known

@@ -74,8 +74,7 @@ def _forget_in_child() -> None:
     _lock = threading.RLock()
     _inherited.extend(_devices.values())
     _devices.clear()
-    for listener in list(_fork_listeners):
-        _inherited.append(listener.forget_device())
+    _inherited.extend(listener.forget_device() for listener in list(_fork_listeners))
 
 
 os.register_at_fork(after_in_child=_forget_in_child)

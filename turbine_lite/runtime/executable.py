@@ -58,21 +58,19 @@ class SpecializedExecutable:
         on_fork(self)
 
     def __call__(self, *args: Any) -> tuple[torch.Tensor, ...]:
+        """Run with tensors (and numbers) as the signature lists them; returns its results in order."""
         loaded = self._loaded or self._load()
-        from_shapes = self.signature.shapes if self._shapes_of is None else self._shapes_of(args)
+        shapes = self.signature.shapes if self._shapes_of is None else self._shapes_of(args)
         inputs = VmVariantList(len(self._inputs) + len(self._outputs))
-        held: list[torch.Tensor] = []  # copies live as long as the buffer views that read them
-        self._push_arguments(loaded, inputs, args, held)
-        results = self._push_destinations(loaded, inputs, from_shapes)
-        try:
-            context = self._idle.pop()
-        except IndexError:
-            context = self._new_context(loaded)
         returned = VmVariantList(self._returned)
+        held: list[torch.Tensor] = []  # copies live as long as the buffer views that read them
         try:
+            self._push_arguments(loaded, inputs, args, held)
+            results = self._push_destinations(loaded, inputs, shapes)
+            context = self._take_context(loaded)
             context.invoke(loaded.function, inputs, returned)
-        except RuntimeError as error:
-            # The context may hold half of a call's state: it is dropped, not put back.
+        except (RuntimeError, ValueError) as error:
+            # The context is not put back: it may hold half of a call's state.
             raise ExecutionError(f"IREE's runtime failed: {error}") from error
         self._idle.append(context)
         return results
@@ -113,6 +111,12 @@ class SpecializedExecutable:
             raise ExecutionError(f"IREE's runtime cannot load the compiled program: {error}") from error
         self._loaded = loaded
         return loaded
+
+    def _take_context(self, loaded: _Loaded) -> Any:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._new_context(loaded)
 
     @staticmethod
     def _new_context(loaded: _Loaded) -> Any:

@@ -34,7 +34,9 @@ def element_type(dtype: torch.dtype) -> Any:
 
 def make_dense(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself if IREE can read its memory in place, else an aligned, row-major copy."""
-    if tensor.is_contiguous() and not tensor.data_ptr() % ALIGNMENT:
+    address = tensor.data_ptr()
+    # A tensor without elements has address 0 and may have any strides; IREE looks at them all the same.
+    if address and not address % ALIGNMENT and tensor.is_contiguous():
         return tensor
     return tensor.clone(memory_format=torch.contiguous_format)
 

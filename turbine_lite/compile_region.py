@@ -1,0 +1,138 @@
+"""One region -> an executable, and which operators are to blame when that fails."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterator
+
+import torch
+from torch.fx import GraphModule, Node
+
+from turbine_lite.compiler.driver import Compiled, check_lowering, compile_to_vmfb, failed_nodes
+from turbine_lite.compiler.flags import flag_sets
+from turbine_lite.diagnostics.dump import Dump
+from turbine_lite.errors import CompilationError, CompilerCrashError, UnsupportedError
+from turbine_lite.graph.rewrites import copy_graph_module, rewrite_for_iree
+from turbine_lite.graph.signature import Signature, specialize_signature
+from turbine_lite.graph.single_node import extract_node
+from turbine_lite.graph.support import op_name, tensors_of
+from turbine_lite.graph.work import choose_driver
+from turbine_lite.mlir.importer import ImportedModule, import_region
+from turbine_lite.options import Options
+from turbine_lite.runtime.executable import SpecializedExecutable
+
+__all__ = ["CallKey", "blamed_calls", "call_key", "compile_region"]
+
+log = logging.getLogger(__name__)
+
+# What makes two calls alike for the compiler: operator, dtypes and ranks of the tensors, other arguments.
+CallKey = tuple[object, ...]
+
+
+def call_key(node: Node) -> CallKey:
+    """The key of a call."""
+    constants = torch.fx.map_arg((node.args, node.kwargs), lambda n: None)
+    return (node.target, repr(constants), *((tensor.dtype, tensor.dim()) for tensor in tensors_of(node)))
+
+
+def compile_region(region: GraphModule, options: Options, dump: Dump) -> SpecializedExecutable:
+    """Import, compile and load a region; ``region`` itself is left as it is.
+
+    Raises:
+        CompilationError: the region cannot be imported, lowered or compiled.
+        UnsupportedError: its arguments or results are of a kind that cannot cross to IREE.
+        ExecutionError: the compiled program cannot be loaded.
+    """
+    gm, signature = _prepare(region)
+    dump.write("fx_graph.py", gm.print_readable(print_output=False) if dump.enabled else "")
+    driver = choose_driver(gm.graph, options.driver)
+    keep_f64 = _has_f64(gm)
+    module = import_region(gm)
+    if dump.enabled:
+        dump.write("torch.mlir", module.text(elide_constants=not options.dump_weights))
+        dump.write("torch.mlirbc", module.bytecode)
+    compiled = _compile(module, options, dump, keep_f64=keep_f64)
+    _record(dump, compiled, signature, driver)
+    return SpecializedExecutable(compiled.vmfb, signature, driver)
+
+
+def blamed_calls(region: GraphModule, error: CompilationError, options: Options) -> dict[CallKey, str]:
+    """The calls at fault for a failed compilation, with what the compiler says of each; empty if none can be named.
+
+    The diagnostics name nodes most of the time. Where they don't, each distinct call is tried alone.
+    """
+    texts = failed_nodes(error) | {reason.node: reason.text for reason in error.reasons if reason.node}
+    named = {call_key(node): texts[node.name] for node in _calls(region) if node.name in texts}
+    if named or error.stage == "import":
+        return named
+    crashed = isinstance(error, CompilerCrashError)
+    if error.stage != "lower" and not crashed:
+        return {}
+    blamed: dict[CallKey, str] = {}
+    tried: set[CallKey] = set()
+    for node in _calls(region):
+        key = call_key(node)
+        if key not in tried:
+            tried.add(key)
+            text = _fails_alone(region, node, options, compile_too=crashed)
+            if text is not None:
+                blamed[key] = text
+    return blamed
+
+
+def _calls(region: GraphModule) -> Iterator[Node]:
+    return (node for node in region.graph.nodes if node.op == "call_function" and "val" in node.meta)
+
+
+def _fails_alone(region: GraphModule, node: Node, options: Options, *, compile_too: bool) -> str | None:
+    log.debug("trying %s alone", op_name(node))
+    try:
+        gm, _ = _prepare(extract_node(region, node))
+        keep_f64 = _has_f64(gm)
+        module = import_region(gm)
+        if compile_too:
+            compile_to_vmfb(module.bytecode, dataclasses.replace(options, dump_dir=None), keep_f64=keep_f64)
+        else:
+            check_lowering(module.bytecode, options, keep_f64=keep_f64)
+    except UnsupportedError:
+        return None
+    except CompilationError as error:
+        return error.headline
+    return None
+
+
+def _prepare(region: GraphModule) -> tuple[GraphModule, Signature]:
+    gm = copy_graph_module(region)
+    signature = specialize_signature(gm.graph)
+    rewrite_for_iree(gm.graph)
+    return gm, signature
+
+
+def _has_f64(gm: GraphModule) -> bool:
+    return any(tensor.dtype is torch.float64 for node in gm.graph.nodes for tensor in tensors_of(node))
+
+
+def _compile(module: ImportedModule, options: Options, dump: Dump, *, keep_f64: bool) -> Compiled:
+    try:
+        return compile_to_vmfb(module.bytecode, options, keep_f64=keep_f64)
+    except CompilationError as error:
+        command = dump.command(flag_sets(options, keep_f64=keep_f64)[0])
+        dump.record(error=error.headline, stage=error.stage, command=command)
+        dump.write("diagnostics.txt", error.diagnostics)
+        raise error.located(dump_dir=dump.directory, command=command) from error
+
+
+def _record(dump: Dump, compiled: Compiled, signature: Signature, driver: str) -> None:
+    if not dump.enabled:
+        return
+    for stage, text in compiled.stages.items():
+        dump.write(f"{stage}.mlir", text)
+    dump.write("module.vmfb", compiled.vmfb)
+    dump.record(
+        flags=compiled.flags.command_line(),
+        command=dump.command(compiled.flags),
+        driver=driver,
+        seconds=compiled.seconds,
+        signature=dataclasses.asdict(signature),
+    )
