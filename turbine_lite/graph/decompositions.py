@@ -59,14 +59,18 @@ def decomposition_table() -> dict[Any, Callable[..., Any]]:
 
     table = dict(get_decomposition_table())
     table.update(get_decompositions(_FOR_TRAINING))
-    table = {op: function for op, function in table.items() if not op.is_view and not _draws_random_numbers(op)}
+    table = {op: function for op, function in table.items() if _keeps_meaning(op)}
     table[aten.native_dropout.default] = _native_dropout
     return table
 
 
-def _draws_random_numbers(op: Any) -> bool:
+def _keeps_meaning(op: Any) -> bool:
+    """Whether an operator may be decomposed without a change that the caller could see."""
     # Attention carries the tag for its dropout; without dropout (else AOTAutograd takes another path) it is pure.
-    return torch.Tag.nondeterministic_seeded in op.tags and "attention" not in str(op)
+    draws_random_numbers = torch.Tag.nondeterministic_seeded in op.tags and "attention" not in str(op)
+    # These compute indices in floating point, and IREE rounds them otherwise.
+    rounds_indices = "_upsample_nearest_exact" in str(op)
+    return not op.is_view and not draws_random_numbers and not rounds_indices
 
 
 def _native_dropout(input: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:

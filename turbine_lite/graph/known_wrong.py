@@ -43,6 +43,10 @@ def _argument_dtype(node: Node) -> torch.dtype:
 
 KNOWN_WRONG: tuple[KnownWrong, ...] = (
     KnownWrong("aten.isinf", "gives wrong results in IREE"),
+    KnownWrong("aten.tan", "loses accuracy near its poles in IREE"),
+    KnownWrong("aten._upsample_nearest_exact1d", "picks other neighbours in IREE"),
+    KnownWrong("aten._upsample_nearest_exact2d", "picks other neighbours in IREE"),
+    KnownWrong("aten._upsample_nearest_exact3d", "picks other neighbours in IREE"),
     KnownWrong("aten.logcumsumexp", "gives wrong results in IREE"),
     KnownWrong("aten._embedding_bag", "gives wrong results in IREE"),
     KnownWrong("aten._embedding_bag_forward_only", "gives wrong results in IREE"),

@@ -45,8 +45,14 @@ _fork_listeners: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def get_device(name: str) -> Device:
-    """The process's device of one driver, ``"local-sync"`` or ``"local-task"``."""
+    """The process's device of one driver, ``"local-sync"`` or ``"local-task"``.
+
+    In the child of a fork it is always local-sync: IREE keeps one local-task driver per process, and the child has
+    inherited one whose threads do not exist there.
+    """
     with _lock:
+        if _inherited:
+            name = "local-sync"
         if name not in _devices:
             _devices[name] = Device(name)
         return _devices[name]
@@ -72,7 +78,7 @@ def _instance() -> Any:
 def _forget_in_child() -> None:
     global _lock
     _lock = threading.RLock()
-    _inherited.extend(_devices.values())
+    _inherited.append(dict(_devices))
     _devices.clear()
     _inherited.extend(listener.forget_device() for listener in list(_fork_listeners))
 

@@ -1,0 +1,40 @@
+"""What many tests need: compile, compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_flatten
+
+NATIVE = {"fallback": "error"}
+
+
+def compiled(function: Callable[..., Any], **options: Any) -> Any:
+    """The function through the backend, with ``fallback="error"`` unless told otherwise."""
+    return torch.compile(function, backend="turbine_lite_cpu", fullgraph=True, options={**NATIVE, **options})
+
+
+def assert_same(got: Any, want: Any, *, rtol: float = 1e-4, atol: float = 1e-5, strides: bool = True) -> None:
+    """Structure, dtypes, shapes, strides and values of two results."""
+    got_leaves, got_spec = tree_flatten(got)
+    want_leaves, want_spec = tree_flatten(want)
+    assert got_spec == want_spec
+    for a, b in zip(got_leaves, want_leaves, strict=True):
+        if not isinstance(b, torch.Tensor):
+            assert a == b
+            continue
+        assert a.dtype == b.dtype
+        assert a.shape == b.shape
+        if strides:
+            assert a.stride() == b.stride()
+        if b.is_floating_point():
+            torch.testing.assert_close(a, b, rtol=rtol, atol=atol, equal_nan=True)
+        else:
+            assert torch.equal(a, b)
+
+
+def relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
+    """Largest difference over the largest value."""
+    return float((got - want).abs().max() / want.abs().max().clamp_min(1e-12))
