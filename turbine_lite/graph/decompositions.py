@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch._decomp import get_decompositions
 
+from turbine_lite.graph.signature import dense_order, inverse
+
 __all__ = ["decomposition_table"]
 
 aten = torch.ops.aten
@@ -81,6 +83,9 @@ def _native_dropout(input: torch.Tensor, p: float, train: bool | None) -> tuple[
     if train is False:
         return input.clone(), torch.ones_like(input, dtype=torch.bool)
     keep = 1.0 - p
-    memory = torch.empty_strided(input.shape, input.stride(), dtype=torch.bool, device=input.device)
-    mask = aten.bernoulli.p(memory, keep)
+    # Eager draws in the order of memory: of the dense tensor whose permutation the mask is.
+    like = torch.empty_like(input, dtype=torch.bool)
+    order = dense_order(like) or tuple(range(input.dim()))
+    memory = torch.empty([input.shape[dim] for dim in order], dtype=torch.bool, device=input.device)
+    mask = aten.bernoulli.p(memory, keep).permute(inverse(order))
     return input * mask * (0.0 if keep == 0 else 1.0 / keep), mask

@@ -19,7 +19,16 @@ from torch.utils._sympy.printers import PythonPrinter
 from turbine_lite.errors import UnsupportedError
 from turbine_lite.graph.rewrites import call_with_meta
 
-__all__ = ["ScalarInput", "Shapes", "Signature", "TensorInput", "TensorOutput", "specialize_signature"]
+__all__ = [
+    "ScalarInput",
+    "Shapes",
+    "Signature",
+    "TensorInput",
+    "TensorOutput",
+    "dense_order",
+    "inverse",
+    "specialize_signature",
+]
 
 # Sizes and strides of each result.
 Shapes = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
@@ -106,7 +115,8 @@ def _hint(number: int | torch.SymInt) -> int:
     return int(number)
 
 
-def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+def inverse(order: tuple[int, ...]) -> tuple[int, ...]:
+    """The permutation that undoes ``order``."""
     return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
@@ -125,7 +135,7 @@ def _dense_input(graph: Graph, node: Node) -> TensorInput | ScalarInput:
         with graph.inserting_after(node):
             node.meta = {**node.meta, "val": dense}
             node.meta.pop("tensor_meta", None)
-            logical = call_with_meta(graph, torch.ops.aten.permute.default, (node, list(_inverse(order))), node)
+            logical = call_with_meta(graph, torch.ops.aten.permute.default, (node, list(inverse(order))), node)
         for user in users:
             user.replace_input_with(node, logical)
     return TensorInput(value.dtype, order, value.is_neg())

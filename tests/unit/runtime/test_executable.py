@@ -11,6 +11,7 @@ import torch
 from tests.helpers import assert_same, compiled
 
 N = 40
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def misaligned(tensor: torch.Tensor) -> torch.Tensor:
@@ -97,7 +98,10 @@ def test_any_strides(x):
 
 @pytest.mark.parametrize(
     "dtype",
-    [getattr(torch, name) for name in ["bool", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]],
+    [
+        getattr(torch, name)
+        for name in ["bool", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
+    ],
 )
 def test_native_dtypes(dtype):
     x = torch.tensor([0, 1, 2, 3, 100]).to(dtype)

@@ -1,0 +1,73 @@
+"""Real architectures run through IREE, not around it: ``fallback="error"`` and one executable for each graph."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+from tests.helpers import NATIVE, relative_error
+from tests.models.zoo import MODELS, build, main_result
+
+
+def counts() -> dict[str, int]:
+    return dict(counters["turbine_lite"])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_forward_equals_eager(name):
+    model, arguments = build(name)
+    model.eval()
+    compiled = torch.compile(model, backend="turbine_lite_cpu", options=NATIVE)
+    with torch.no_grad():
+        want, got = main_result(model(**arguments)), main_result(compiled(**arguments))
+    assert relative_error(got, want) < 1e-4
+    assert counts()["executables"] >= 1
+    assert not [key for key in counts() if key.startswith("eager")]
+
+
+@pytest.mark.parametrize("name", ["resnet", "bert", "gpt2", "vit"])
+def test_gradients_equal_eagers(name):
+    model, arguments = build(name)
+    model.train()
+    twin = copy.deepcopy(model)
+    compiled = torch.compile(twin, backend="turbine_lite_cpu", options=NATIVE)
+    torch.manual_seed(7)
+    want = model(**arguments).loss
+    torch.manual_seed(7)
+    got = compiled(**arguments).loss
+    want.backward()
+    got.backward()
+    assert relative_error(got.detach(), want.detach()) < 1e-4
+    largest = max(float(p.grad.abs().max()) for p in model.parameters() if p.grad is not None)
+    for (parameter_name, parameter), other in zip(model.named_parameters(), twin.parameters(), strict=True):
+        if parameter.grad is None:
+            assert other.grad is None
+            continue
+        # Relative to the tensor; gradients that are zero in exact arithmetic (biases before a norm) to the largest.
+        difference = float((other.grad - parameter.grad).abs().max())
+        assert difference <= 1e-3 * float(parameter.grad.abs().max()) + 1e-6 * largest, parameter_name
+    assert [key for key in counts() if key.startswith("eager") and not key.endswith("random")] == []
+
+
+def test_dropout_does_not_cut_the_forward_graph():
+    model, arguments = build("bert")
+    model.train()
+    torch.compile(model, backend="turbine_lite_cpu", options=NATIVE)(**arguments)
+    assert counts()["eager aten.bernoulli.p: random"] > 0
+    assert counts()["executables"] == 1
+
+
+def test_a_growing_prompt_is_compiled_once_for_all_lengths():
+    model, arguments = build("gpt2")
+    model.eval()
+    compiled = torch.compile(model, backend="turbine_lite_cpu", options=NATIVE, dynamic=True)
+    with torch.no_grad():
+        for length in (5, 9, 24):
+            ids = arguments["input_ids"][:, :length]
+            want = model(input_ids=ids, use_cache=False).logits
+            got = compiled(input_ids=ids, use_cache=False).logits
+            assert relative_error(got, want) < 1e-4
+    assert counts()["graphs"] == 1
