@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from turbine_lite.errors import (
         CompilationError,
         CompilerCrashError,
+        CompilerKilledError,
         CompilerTimeoutError,
         ExecutionError,
         OptionError,
@@ -26,6 +27,7 @@ __version__ = "0.1.0"
 __all__ = [
     "CompilationError",
     "CompilerCrashError",
+    "CompilerKilledError",
     "CompilerTimeoutError",
     "ExecutionError",
     "OptionError",

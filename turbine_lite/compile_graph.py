@@ -17,6 +17,7 @@ from turbine_lite.diagnostics.dump import Dump, open_dump
 from turbine_lite.errors import (
     CompilationError,
     CompilerCrashError,
+    CompilerKilledError,
     CompilerTimeoutError,
     ExecutionError,
     UnsupportedError,
@@ -162,7 +163,7 @@ def _call_without_graph(outer: GraphModule) -> Callable[..., Any]:
 
 
 def _reason_of(error: CompilationError) -> Reason:
-    kinds = {CompilerCrashError: "crash", CompilerTimeoutError: "timeout"}
+    kinds = {CompilerCrashError: "crash", CompilerKilledError: "crash", CompilerTimeoutError: "timeout"}
     return Reason(kinds.get(type(error), "not-lowered"), error.headline)
 
 

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -33,7 +34,7 @@ class _Block(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """The 18-layer residual network of He et al., 2015 (arXiv:1512.03385), table 1. Images of shape (n, 3, 224, 224)."""
+    """The 18-layer residual network of He et al. 2015 (arXiv:1512.03385, table 1) for images of (n, 3, 224, 224)."""
 
     def __init__(self, classes: int = 1000) -> None:
         super().__init__()
@@ -58,7 +59,7 @@ def main() -> int:
     torch.manual_seed(0)
     model, images = ResNet18().eval(), torch.randn(1, 3, 224, 224)
     with torch.no_grad(), tempfile.TemporaryDirectory() as directory:
-        options = {"fallback": "error", "dump_dir": directory}
+        options: dict[str, Any] = {"fallback": "error", "dump_dir": directory}
         compiled = torch.compile(model, backend="turbine_lite_cpu", options=options)
         print("ResNet-18, one image of 3x224x224, float32, random weights")
         start = time.perf_counter()

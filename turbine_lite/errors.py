@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CompilationError",
     "CompilerCrashError",
+    "CompilerKilledError",
     "CompilerTimeoutError",
     "ExecutionError",
     "OptionError",
@@ -89,7 +90,11 @@ class CompilationError(TurbineLiteError):
 
 
 class CompilerCrashError(CompilationError):
-    """The compiler process died (a signal, an abort, out of memory) while it worked on the graph."""
+    """The compiler process brought itself down (a segfault, an abort) while it worked on the graph."""
+
+
+class CompilerKilledError(CompilationError):
+    """The compiler process was killed from outside: by a person, or by the system when memory ran out."""
 
 
 class CompilerTimeoutError(CompilationError):

@@ -102,16 +102,15 @@ def test_dropout_draws_eagers_numbers_and_leaves_the_generator_where_eager_does(
     assert torch.equal(torch.rand(1), after)
 
 
-@pytest.mark.parametrize(
-    "x",
-    [
-        torch.randn(6, 5).t(),
-        torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last),
-        torch.randn(6, 8)[:, ::2],
-        torch.randn(1, 5).expand(4, 5),
-    ],
-    ids=["transposed", "channels_last", "sliced", "expanded"],
-)
+STRIDED = {
+    "transposed": torch.randn(6, 5).t(),
+    "channels_last": torch.randn(2, 3, 4, 5).contiguous(memory_format=torch.channels_last),
+    "sliced": torch.randn(6, 8)[:, ::2],
+    "expanded": torch.randn(1, 5).expand(4, 5),
+}
+
+
+@pytest.mark.parametrize("x", STRIDED.values(), ids=STRIDED)
 def test_dropout_masks_do_not_depend_on_strides_otherwise_than_eagers(x):
     torch.manual_seed(2)
     want = F.dropout(x, 0.5)

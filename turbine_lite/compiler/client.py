@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from turbine_lite.compiler.pipeline import Request, Response, compile_module, set_global_flags
 from turbine_lite.compiler.worker import read_message, write_message
-from turbine_lite.errors import CompilationError, CompilerCrashError, CompilerTimeoutError
+from turbine_lite.errors import CompilationError, CompilerCrashError, CompilerKilledError, CompilerTimeoutError
 
 __all__ = ["compile_in_process", "compile_in_worker", "shut_down"]
 
@@ -28,7 +28,8 @@ def compile_in_worker(request: Request, global_flags: tuple[str, ...], timeout: 
     """Compile in the worker process that was started with ``global_flags``; safe to call from several threads.
 
     Raises:
-        CompilerCrashError: the worker died. The next call starts another one.
+        CompilerCrashError: the worker brought itself down. The next call starts another one.
+        CompilerKilledError: the worker was killed from outside. The next call starts another one.
         CompilerTimeoutError: it took more than ``timeout`` seconds and was killed.
         CompilationError: no worker could be started.
     """
@@ -97,7 +98,8 @@ class _Worker:
                 ) from None
             except (EOFError, BrokenPipeError, ConnectionResetError):
                 self._kill()
-                raise CompilerCrashError(
+                killed = process.returncode == -signal.SIGKILL
+                raise (CompilerKilledError if killed else CompilerCrashError)(
                     f"the compiler process died: {_how_it_ended(process)}",
                     stage="compile",
                     diagnostics=self._printed_since(printed_before),

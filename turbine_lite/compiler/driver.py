@@ -9,7 +9,7 @@ import re
 from turbine_lite.compiler.client import compile_in_process, compile_in_worker
 from turbine_lite.compiler.flags import FlagSet, flag_sets
 from turbine_lite.compiler.pipeline import DUMP_STAGES, Diagnostic, Request, Response
-from turbine_lite.errors import CompilationError, CompilerCrashError
+from turbine_lite.errors import CompilationError, CompilerCrashError, CompilerKilledError
 from turbine_lite.options import Options
 
 __all__ = ["Compiled", "check_lowering", "compile_to_vmfb", "failed_nodes"]
@@ -33,14 +33,14 @@ def compile_to_vmfb(module: bytes, options: Options, *, keep_f64: bool) -> Compi
     Raises:
         CompilationError: the module does not lower or compile with any set of flags; ``diagnostics`` holds what the
             compiler said to the first.
-        CompilerCrashError: the compiler died with every set of flags.
+        CompilerCrashError, CompilerKilledError: the compiler died with every set of flags.
         CompilerTimeoutError: it took longer than ``options.compile_timeout``.
     """
     first_error: CompilationError | None = None
     for flags in flag_sets(options, keep_f64=keep_f64):
         try:
             response = _run(module, options, flags)
-        except CompilerCrashError as crash:
+        except (CompilerCrashError, CompilerKilledError) as crash:
             first_error = first_error or crash
             continue
         if response.vmfb is not None:

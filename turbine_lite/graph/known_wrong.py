@@ -43,6 +43,7 @@ def _argument_dtype(node: Node) -> torch.dtype:
 
 KNOWN_WRONG: tuple[KnownWrong, ...] = (
     KnownWrong("aten.isinf", "gives wrong results in IREE"),
+    KnownWrong("aten.atan2", "gives NaN for two zeros in IREE"),
     KnownWrong("aten.tan", "loses accuracy near its poles in IREE"),
     KnownWrong("aten._upsample_nearest_exact1d", "picks other neighbours in IREE"),
     KnownWrong("aten._upsample_nearest_exact2d", "picks other neighbours in IREE"),
