@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch.fx import GraphModule, Node
@@ -13,7 +14,9 @@ from turbine_lite.compiler.driver import Compiled, check_lowering, compile_to_vm
 from turbine_lite.compiler.flags import flag_sets
 from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.errors import CompilationError, CompilerCrashError, UnsupportedError
-from turbine_lite.graph.rewrites import copy_graph_module, rewrite_for_iree
+from turbine_lite.graph.insertion import copy_graph_module
+from turbine_lite.graph.numerics import round_float_scalars
+from turbine_lite.graph.rewrites import rewrite_for_iree
 from turbine_lite.graph.signature import Signature, specialize_signature
 from turbine_lite.graph.single_node import extract_node
 from turbine_lite.graph.support import op_name, tensors_of
@@ -44,10 +47,9 @@ def compile_region(region: GraphModule, options: Options, dump: Dump) -> Special
         UnsupportedError: its arguments or results are of a kind that cannot cross to IREE.
         ExecutionError: the compiled program cannot be loaded.
     """
-    gm, signature = _prepare(region)
+    gm, signature, keep_f64 = _prepare(region)
     dump.write("fx_graph.py", gm.print_readable(print_output=False) if dump.enabled else "")
     driver = choose_driver(gm.graph, options.driver)
-    keep_f64 = _has_f64(gm)
     module = import_region(gm)
     if dump.enabled:
         dump.write("torch.mlir", module.text(elide_constants=not options.dump_weights))
@@ -88,8 +90,7 @@ def _calls(region: GraphModule) -> Iterator[Node]:
 def _fails_alone(region: GraphModule, node: Node, options: Options, *, compile_too: bool) -> str | None:
     log.debug("trying %s alone", op_name(node))
     try:
-        gm, _ = _prepare(extract_node(region, node))
-        keep_f64 = _has_f64(gm)
+        gm, _, keep_f64 = _prepare(extract_node(region, node))
         module = import_region(gm)
         if compile_too:
             compile_to_vmfb(module.bytecode, dataclasses.replace(options, dump_dir=None), keep_f64=keep_f64)
@@ -102,15 +103,22 @@ def _fails_alone(region: GraphModule, node: Node, options: Options, *, compile_t
     return None
 
 
-def _prepare(region: GraphModule) -> tuple[GraphModule, Signature]:
+class _Prepared(NamedTuple):
+    """A region rewritten for IREE, how to call it, and whether float64 must stay float64."""
+
+    gm: GraphModule
+    signature: Signature
+    keep_f64: bool
+
+
+def _prepare(region: GraphModule) -> _Prepared:
     gm = copy_graph_module(region)
     signature = specialize_signature(gm.graph)
     rewrite_for_iree(gm.graph)
-    return gm, signature
-
-
-def _has_f64(gm: GraphModule) -> bool:
-    return any(tensor.dtype is torch.float64 for node in gm.graph.nodes for tensor in tensors_of(node))
+    keep_f64 = any(tensor.dtype is torch.float64 for node in gm.graph.nodes for tensor in tensors_of(node))
+    if not keep_f64:
+        round_float_scalars(gm.graph)
+    return _Prepared(gm, signature, keep_f64)
 
 
 def _compile(module: ImportedModule, options: Options, dump: Dump, *, keep_f64: bool) -> Compiled:

@@ -70,9 +70,7 @@ def _keeps_meaning(op: Any) -> bool:
     """Whether an operator may be decomposed without a change that the caller could see."""
     # Attention carries the tag for its dropout; without dropout (else AOTAutograd takes another path) it is pure.
     draws_random_numbers = torch.Tag.nondeterministic_seeded in op.tags and "attention" not in str(op)
-    # These compute indices in floating point, and IREE rounds them otherwise.
-    rounds_indices = "_upsample_nearest_exact" in str(op)
-    return not op.is_view and not draws_random_numbers and not rounds_indices
+    return not op.is_view and not draws_random_numbers
 
 
 def _native_dropout(input: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:

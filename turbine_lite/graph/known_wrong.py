@@ -12,12 +12,14 @@ from collections.abc import Callable
 import torch
 from torch.fx import Node
 
+from turbine_lite.graph.numerics import is_product
+
 __all__ = ["KNOWN_WRONG", "KnownWrong", "why_known_wrong"]
 
 
 @dataclasses.dataclass(frozen=True)
 class KnownWrong:
-    """One row: ``op`` is an overload packet's name; ``when`` narrows it down to some arguments."""
+    """One row: ``op`` is an overload's name; ``when`` narrows it down to some arguments."""
 
     op: str
     symptom: str
@@ -29,10 +31,6 @@ def _reads_float(node: Node) -> bool:
     return _argument_dtype(node).is_floating_point
 
 
-def _reads(*dtypes: torch.dtype) -> Callable[[Node], bool]:
-    return lambda node: _argument_dtype(node) in dtypes
-
-
 def _argument_dtype(node: Node) -> torch.dtype:
     for argument in node.all_input_nodes:
         value = argument.meta.get("val")
@@ -41,20 +39,67 @@ def _argument_dtype(node: Node) -> torch.dtype:
     return torch.float32
 
 
+def _reads_float_or_bool(node: Node) -> bool:
+    return _reads_float(node) or _reads_bool(node)
+
+
+def _reads_bool(node: Node) -> bool:
+    return _argument_dtype(node) is torch.bool
+
+
+def _is_mean_or_bool(node: Node) -> bool:
+    return "mean" in node.args or _reads_bool(node)
+
+
+def _power_is_no_product(node: Node) -> bool:
+    exponent = node.args[1]
+    whole = isinstance(exponent, (int, float)) and float(exponent).is_integer()
+    return _reads_float(node) and whole and not is_product(exponent)
+
+
+def _base_may_be_negative(node: Node) -> bool:
+    base = node.args[0]
+    return not isinstance(base, (int, float)) or base <= 0
+
+
+# IREE's booleans are one-bit integers: True is -1 where they are ordered, and 1 + 1 is 0 where they are added.
+_BOOL = "takes True for -1, and True + True for False, in IREE"
+_BOOL_OPS = (
+    "clamp.default",
+    "clamp.Tensor",
+    "clamp_min.default",
+    "clamp_max.default",
+    "clamp_min.Tensor",
+    "clamp_max.Tensor",
+    "maximum.default",
+    "minimum.default",
+    "index_put.default",
+    "_unsafe_index_put.default",
+    "index_add.default",
+    "scatter_add.default",
+    "cummax.default",
+    "cummin.default",
+)
+_INDEX_OF_NAN = "ignores NaN where eager finds it in IREE"
+
 KNOWN_WRONG: tuple[KnownWrong, ...] = (
-    KnownWrong("aten.isinf", "gives wrong results in IREE"),
-    KnownWrong("aten.atan2", "gives NaN for two zeros in IREE"),
-    KnownWrong("aten.tan", "loses accuracy near its poles in IREE"),
-    KnownWrong("aten._upsample_nearest_exact1d", "picks other neighbours in IREE"),
-    KnownWrong("aten._upsample_nearest_exact2d", "picks other neighbours in IREE"),
-    KnownWrong("aten._upsample_nearest_exact3d", "picks other neighbours in IREE"),
-    KnownWrong("aten.logcumsumexp", "gives wrong results in IREE"),
-    KnownWrong("aten._embedding_bag", "gives wrong results in IREE"),
-    KnownWrong("aten._embedding_bag_forward_only", "gives wrong results in IREE"),
-    KnownWrong("aten.maximum", "drops NaN in IREE", _reads_float),
-    KnownWrong("aten.minimum", "drops NaN in IREE", _reads_float),
-    KnownWrong("aten.mm", "crashes IREE's compiler with 8-bit integers", _reads(torch.int8)),
-    KnownWrong("aten.bmm", "crashes IREE's compiler with 8-bit integers", _reads(torch.int8)),
+    KnownWrong("aten.atan2.default", "gives NaN for two zeros in IREE"),
+    KnownWrong("aten.tan.default", "loses accuracy near its poles in IREE"),
+    KnownWrong("aten.logcumsumexp.default", "overflows in IREE"),
+    KnownWrong("aten.pow.Tensor_Tensor", "gives NaN for 0 ** 0 and negative bases in IREE", _reads_float),
+    KnownWrong("aten.pow.Scalar", "gives NaN for bases that are not positive in IREE", _base_may_be_negative),
+    KnownWrong("aten.pow.Tensor_Scalar", "gives NaN for negative bases in IREE", _power_is_no_product),
+    KnownWrong("aten.max.dim", _INDEX_OF_NAN, _reads_float),
+    KnownWrong("aten.min.dim", _INDEX_OF_NAN, _reads_float),
+    KnownWrong("aten.argmax.default", _INDEX_OF_NAN, _reads_float),
+    KnownWrong("aten.argmin.default", _INDEX_OF_NAN, _reads_float),
+    KnownWrong("aten.sort.default", "does not sort NaN last, nor True after False, in IREE", _reads_float_or_bool),
+    KnownWrong("aten.sort.stable", "does not sort NaN last, nor True after False, in IREE", _reads_float_or_bool),
+    KnownWrong("aten.topk.default", "takes NaN for no number, and orders equal values otherwise, in IREE"),
+    KnownWrong(
+        "aten.scatter_reduce.two", "divides wrongly for 'mean', and adds booleans modulo 2, in IREE", _is_mean_or_bool
+    ),
+    *(KnownWrong(f"aten.{op}", _BOOL, _reads_bool) for op in _BOOL_OPS),
 )
 
 _BY_OP = {row.op: row for row in KNOWN_WRONG}
@@ -62,5 +107,5 @@ _BY_OP = {row.op: row for row in KNOWN_WRONG}
 
 def why_known_wrong(node: Node) -> str | None:
     """The symptom, if the table has a row for this call."""
-    row = _BY_OP.get(str(node.target).rpartition(".")[0])
+    row = _BY_OP.get(str(node.target))
     return row.symptom if row is not None and row.when(node) else None

@@ -8,33 +8,14 @@ from __future__ import annotations
 from typing import Any, cast
 
 import torch
-from torch._guards import detect_fake_mode
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, Node
 
-__all__ = ["call_with_meta", "copy_graph_module", "is_rewritten", "rewrite_for_iree"]
+from turbine_lite.graph import numerics
+from turbine_lite.graph.insertion import call_with_meta
+
+__all__ = ["is_rewritten", "rewrite_for_iree"]
 
 aten = torch.ops.aten
-
-
-def copy_graph_module(gm: GraphModule) -> GraphModule:
-    """A copy whose graph can be changed; attributes and metadata values are shared."""
-    graph = Graph()
-    copied: dict[Node, Node] = {}
-    output = graph.output(graph.graph_copy(gm.graph, copied))
-    output.meta = dict(gm.graph.output_node().meta)
-    names = {node.target for node in graph.nodes if node.op == "get_attr"}
-    return GraphModule({name: getattr(gm, name) for name in names}, graph)
-
-
-def call_with_meta(graph: Graph, target: Any, args: tuple[Any, ...], like: Node, **kwargs: Any) -> Node:
-    """Insert a call and compute its fake value; the source location is that of ``like``."""
-    node = graph.call_function(target, args, kwargs)
-    fake_args, fake_kwargs = torch.fx.map_arg((args, kwargs), lambda n: n.meta["val"])
-    with detect_fake_mode([n.meta.get("val") for n in node.all_input_nodes]) or torch.no_grad():
-        node.meta["val"] = target(*fake_args, **fake_kwargs)
-    if "stack_trace" in like.meta:
-        node.meta["stack_trace"] = like.meta["stack_trace"]
-    return node
 
 
 def rewrite_for_iree(graph: Graph) -> None:
@@ -83,6 +64,7 @@ def _wrapped(graph: Graph, index: Node, size: Any, like: Node) -> Node:
 
 
 _REWRITES = {
+    **numerics.REWRITES,
     aten.squeeze.dims: _squeeze_dims,
     aten.index.Tensor: _wrap_negative_indices,
     aten.index_put.default: _wrap_negative_indices,

@@ -17,7 +17,7 @@ from torch.fx import Graph, Node
 from torch.utils._sympy.printers import PythonPrinter
 
 from turbine_lite.errors import UnsupportedError
-from turbine_lite.graph.rewrites import call_with_meta
+from turbine_lite.graph.insertion import call_with_meta
 
 __all__ = [
     "ScalarInput",

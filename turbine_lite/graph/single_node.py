@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from turbine_lite.graph.rewrites import copy_graph_module
+from turbine_lite.graph.insertion import copy_graph_module
 
 __all__ = ["extract_node"]
 

@@ -1,0 +1,138 @@
+"""Rewrites that give eager's values where torch-mlir's and IREE's lowerings do not: NaN, powers, half precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from turbine_lite.graph.insertion import call_with_meta
+
+__all__ = ["REWRITES", "is_product", "round_float_scalars"]
+
+aten = torch.ops.aten
+
+
+def round_float_scalars(graph: Graph) -> None:
+    """Round Python floats to float32, to nearest; for graphs without float64 tensors, in place.
+
+    IREE's demotion of float64 constants rounds towards zero, so ``1.5 * 1.3333333333333333`` would fall short of 2.
+    """
+    for node in graph.nodes:
+        if node.op == "call_function":
+            node.args = torch.fx.node.map_aggregate(node.args, _rounded)
+            node.kwargs = torch.fx.node.map_aggregate(node.kwargs, _rounded)
+
+
+def _rounded(argument: Any) -> Any:
+    return torch.tensor(argument, dtype=torch.float32).item() if type(argument) is float else argument
+
+
+def _is_float(node: Any) -> bool:
+    return isinstance(node, Node) and node.meta["val"].is_floating_point()
+
+
+def _again(graph: Graph, node: Node, args: tuple[Any, ...] | None = None) -> Node:
+    """The same call once more, to be part of the replacement of the first."""
+    return call_with_meta(graph, node.target, node.args if args is None else args, node, **node.kwargs)
+
+
+def _keep_nan(graph: Graph, node: Node) -> None:
+    """clamp, maximum, minimum: NaN in an operand must come out; IREE's comparisons lose it."""
+    operands = [argument for argument in (*node.args, *node.kwargs.values()) if _is_float(argument)]
+    if not operands or not node.meta["val"].is_floating_point():
+        return
+    result = _again(graph, node)
+    dtype = node.meta["val"].dtype
+    for operand in reversed(operands):
+        assert isinstance(operand, Node)
+        is_nan = call_with_meta(graph, aten.isnan.default, (operand,), node)
+        if operand.meta["val"].dtype is not dtype:
+            operand = call_with_meta(graph, torch.ops.prims.convert_element_type.default, (operand, dtype), node)
+        result = call_with_meta(graph, aten.where.self, (is_nan, operand, result), node)
+    node.replace_all_uses_with(result)
+
+
+def _isfinite(graph: Graph, node: Node) -> None:
+    # torch-mlir asks only whether |x| differs from infinity.
+    if not _is_float(node.args[0]):
+        return
+    is_nan = call_with_meta(graph, aten.isnan.default, (node.args[0],), node)
+    is_number = call_with_meta(graph, aten.logical_not.default, (is_nan,), node)
+    node.replace_all_uses_with(call_with_meta(graph, aten.logical_and.default, (_again(graph, node), is_number), node))
+
+
+def _compare_with_itself(graph: Graph, node: Node) -> None:
+    # ``x == x`` asks for NaN; torch-mlir folds it to True.
+    left, right = node.args
+    if left is not right or not _is_float(left):
+        return
+    result = call_with_meta(graph, aten.isnan.default, (left,), node)
+    if node.target is not aten.ne.Tensor:
+        result = call_with_meta(graph, aten.logical_not.default, (result,), node)
+    node.replace_all_uses_with(result)
+
+
+def is_product(exponent: Any) -> bool:
+    """Whether a power can be written as a short product, a root or the reciprocal of one."""
+    return isinstance(exponent, (int, float)) and abs(exponent) in (0.5, 1, 2, 3, 4)
+
+
+def _power_as_product(graph: Graph, node: Node) -> None:
+    # The general lowering goes through a logarithm: 0 ** 0, (-2) ** 2 and 0 ** -1 come out wrong.
+    base, exponent = node.args
+    if not _is_float(base) or not is_product(exponent):
+        return
+    assert isinstance(base, Node)
+    assert isinstance(exponent, (int, float))
+    if abs(exponent) == 0.5:
+        result = call_with_meta(graph, aten.sqrt.default, (base,), node)
+    else:
+        result = base
+        for _ in range(int(abs(exponent)) - 1):
+            result = call_with_meta(graph, aten.mul.Tensor, (result, base), node)
+    if exponent < 0:
+        result = call_with_meta(graph, aten.reciprocal.default, (result,), node)
+    node.replace_all_uses_with(result)
+
+
+def _accumulate_in_float32(graph: Graph, node: Node) -> None:
+    # IREE adds float16 and bfloat16 in their own precision, eager in float32.
+    source = node.args[0]
+    narrow = (torch.float16, torch.bfloat16)
+    if not _is_float(source) or node.meta["val"].dtype not in narrow:
+        return
+    assert isinstance(source, Node)
+    convert = torch.ops.prims.convert_element_type.default
+    if source.meta["val"].dtype in narrow:
+        source = call_with_meta(graph, convert, (source, torch.float32), node)
+    kwargs = {name: value for name, value in node.kwargs.items() if name != "dtype"}
+    wide = call_with_meta(graph, node.target, (source, *node.args[1:]), node, **kwargs)
+    node.replace_all_uses_with(call_with_meta(graph, convert, (wide, node.meta["val"].dtype), node))
+
+
+REWRITES = {
+    aten.clamp.default: _keep_nan,
+    aten.clamp.Tensor: _keep_nan,
+    aten.clamp_min.default: _keep_nan,
+    aten.clamp_max.default: _keep_nan,
+    aten.clamp_min.Tensor: _keep_nan,
+    aten.clamp_max.Tensor: _keep_nan,
+    aten.hardtanh.default: _keep_nan,
+    aten.maximum.default: _keep_nan,
+    aten.minimum.default: _keep_nan,
+    aten.isfinite.default: _isfinite,
+    aten.eq.Tensor: _compare_with_itself,
+    aten.ne.Tensor: _compare_with_itself,
+    aten.le.Tensor: _compare_with_itself,
+    aten.ge.Tensor: _compare_with_itself,
+    aten.pow.Tensor_Scalar: _power_as_product,
+    aten.sum.default: _accumulate_in_float32,
+    aten.sum.dim_IntList: _accumulate_in_float32,
+    aten.mean.default: _accumulate_in_float32,
+    aten.mean.dim: _accumulate_in_float32,
+    aten.prod.default: _accumulate_in_float32,
+    aten.prod.dim_int: _accumulate_in_float32,
+    aten.cumsum.default: _accumulate_in_float32,
+}
