@@ -12,8 +12,6 @@ from collections.abc import Callable
 import torch
 from torch.fx import Node
 
-from turbine_lite.graph.numerics import is_product
-
 __all__ = ["KNOWN_WRONG", "KnownWrong", "why_known_wrong"]
 
 
@@ -51,12 +49,6 @@ def _is_mean_or_bool(node: Node) -> bool:
     return "mean" in node.args or _reads_bool(node)
 
 
-def _power_is_no_product(node: Node) -> bool:
-    exponent = node.args[1]
-    whole = isinstance(exponent, (int, float)) and float(exponent).is_integer()
-    return _reads_float(node) and whole and not is_product(exponent)
-
-
 def _base_may_be_negative(node: Node) -> bool:
     base = node.args[0]
     return not isinstance(base, (int, float)) or base <= 0
@@ -65,14 +57,9 @@ def _base_may_be_negative(node: Node) -> bool:
 # IREE's booleans are one-bit integers: True is -1 where they are ordered, and 1 + 1 is 0 where they are added.
 _BOOL = "takes True for -1, and True + True for False, in IREE"
 _BOOL_OPS = (
-    "clamp.default",
     "clamp.Tensor",
-    "clamp_min.default",
-    "clamp_max.default",
     "clamp_min.Tensor",
     "clamp_max.Tensor",
-    "maximum.default",
-    "minimum.default",
     "index_put.default",
     "_unsafe_index_put.default",
     "index_add.default",
@@ -88,7 +75,6 @@ KNOWN_WRONG: tuple[KnownWrong, ...] = (
     KnownWrong("aten.logcumsumexp.default", "overflows in IREE"),
     KnownWrong("aten.pow.Tensor_Tensor", "gives NaN for 0 ** 0 and negative bases in IREE", _reads_float),
     KnownWrong("aten.pow.Scalar", "gives NaN for bases that are not positive in IREE", _base_may_be_negative),
-    KnownWrong("aten.pow.Tensor_Scalar", "gives NaN for negative bases in IREE", _power_is_no_product),
     KnownWrong("aten.max.dim", _INDEX_OF_NAN, _reads_float),
     KnownWrong("aten.min.dim", _INDEX_OF_NAN, _reads_float),
     KnownWrong("aten.argmax.default", _INDEX_OF_NAN, _reads_float),

@@ -9,7 +9,7 @@ from torch.fx import Graph, Node
 
 from turbine_lite.graph.insertion import call_with_meta
 
-__all__ = ["REWRITES", "is_product", "round_float_scalars"]
+__all__ = ["REWRITES", "round_float_scalars"]
 
 aten = torch.ops.aten
 
@@ -74,15 +74,15 @@ def _compare_with_itself(graph: Graph, node: Node) -> None:
     node.replace_all_uses_with(result)
 
 
-def is_product(exponent: Any) -> bool:
+def _is_product(exponent: Any) -> bool:
     """Whether a power can be written as a short product, a root or the reciprocal of one."""
     return isinstance(exponent, (int, float)) and abs(exponent) in (0.5, 1, 2, 3, 4)
 
 
 def _power_as_product(graph: Graph, node: Node) -> None:
-    # The general lowering goes through a logarithm: 0 ** 0, (-2) ** 2 and 0 ** -1 come out wrong.
+    # The general lowering gives 0 ** -1 the wrong sign, and costs far more.
     base, exponent = node.args
-    if not _is_float(base) or not is_product(exponent):
+    if not _is_float(base) or not _is_product(exponent):
         return
     assert isinstance(base, Node)
     assert isinstance(exponent, (int, float))
@@ -95,6 +95,38 @@ def _power_as_product(graph: Graph, node: Node) -> None:
     if exponent < 0:
         result = call_with_meta(graph, aten.reciprocal.default, (result,), node)
     node.replace_all_uses_with(result)
+
+
+def _negate_integer(graph: Graph, node: Node) -> None:
+    # torch-mlir negates integers in floating point.
+    if not _is_float(node.args[0]):
+        node.replace_all_uses_with(call_with_meta(graph, aten.mul.Scalar, (node.args[0], -1), node))
+
+
+def _floor_division(graph: Graph, node: Node) -> None:
+    # torch-mlir divides integers in floating point to round down; to round towards zero it uses integer division.
+    divides_down = node.kwargs.get("rounding_mode") == "floor" or "floor_divide" in str(node.target)
+    if not divides_down or node.meta["val"].is_floating_point():
+        return
+    dividend, divisor = node.args
+    by_scalar = not isinstance(divisor, Node)
+
+    def call(name: str, *args: Any, **kwargs: Any) -> Node:
+        overload = getattr(getattr(aten, name), "Scalar" if not isinstance(args[1], Node) else "Tensor")
+        return call_with_meta(graph, overload, args, node, **kwargs)
+
+    divide = aten.div.Scalar_mode if by_scalar else aten.div.Tensor_mode
+    quotient = call_with_meta(graph, divide, (dividend, divisor), node, rounding_mode="trunc")
+    inexact = call("ne", call("mul", quotient, divisor), dividend)
+    negative = call("lt", dividend, 0)
+    if by_scalar:
+        assert isinstance(divisor, int)
+        differs = negative if divisor > 0 else call("ge", dividend, 0)
+    else:
+        differs = call("ne", negative, call("lt", divisor, 0))
+    too_large = call_with_meta(graph, aten.logical_and.default, (inexact, differs), node)
+    lower = call("sub", quotient, 1)
+    node.replace_all_uses_with(call_with_meta(graph, aten.where.self, (too_large, lower, quotient), node))
 
 
 def _accumulate_in_float32(graph: Graph, node: Node) -> None:
@@ -127,6 +159,11 @@ REWRITES = {
     aten.ne.Tensor: _compare_with_itself,
     aten.le.Tensor: _compare_with_itself,
     aten.ge.Tensor: _compare_with_itself,
+    aten.neg.default: _negate_integer,
+    aten.div.Tensor_mode: _floor_division,
+    aten.div.Scalar_mode: _floor_division,
+    aten.floor_divide.default: _floor_division,
+    aten.floor_divide.Scalar: _floor_division,
     aten.pow.Tensor_Scalar: _power_as_product,
     aten.sum.default: _accumulate_in_float32,
     aten.sum.dim_IntList: _accumulate_in_float32,

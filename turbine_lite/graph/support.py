@@ -21,11 +21,10 @@ __all__ = ["Check", "Reason", "is_symbolic_scalar", "op_name", "reason_for", "te
 Check = Callable[[Node], "Reason | None"]
 
 # The others are either unknown to torch-mlir's importer or were seen to crash the compiler or to give wrong values:
-# unsigned arithmetic is treated as signed, complex and 8-bit float programs mostly do not lower.
+# arithmetic on 8-bit integers crashes it, unsigned numbers are treated as signed, complex programs mostly do not lower.
 _DTYPES = frozenset(
     {
         torch.bool,
-        torch.int8,
         torch.int16,
         torch.int32,
         torch.int64,

@@ -108,7 +108,7 @@ def test_native_dtypes(dtype):
     assert_same(compiled(lambda x: torch.where(x > 1, x, x.flip(0)))(x), torch.where(x > 1, x, x.flip(0)))
 
 
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.complex64, torch.complex128])
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.uint16, torch.complex64, torch.complex128])
 def test_other_dtypes_fall_back(dtype):
     x = torch.tensor([0, 1, 2, 3, 200]).to(dtype)
     got = torch.compile(lambda x: (x.clone(), x.flip(0)), backend="turbine_lite_cpu")(x)

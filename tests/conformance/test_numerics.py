@@ -1,0 +1,95 @@
+"""Eager's values where a compiler's differ easily: NaN, infinities, signed zeros, powers, half precision, rounding."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.helpers import assert_same
+
+NAN, INF = float("nan"), float("inf")
+SPECIAL = torch.tensor([1.0, NAN, 3.0, -1.0, INF, -INF, 0.0, -0.0])
+OTHER = torch.tensor([NAN, 2.0, 1.0, -1.0, 0.0, INF, -0.0, 0.0])
+
+ONE = {
+    "clamp": lambda x: x.clamp(0.0, 2.0),
+    "clamp_min": lambda x: x.clamp(min=0.5),
+    "clamp_max": lambda x: x.clamp(max=0.5),
+    "hardtanh": torch.nn.functional.hardtanh,
+    "relu6": torch.nn.functional.relu6,
+    "relu": torch.relu,
+    "isfinite": torch.isfinite,
+    "isnan": torch.isnan,
+    "isinf": torch.isinf,
+    "itself": lambda x: (x == x, x != x, x <= x, x >= x),
+    "where_finite": lambda x: torch.where(x.isfinite(), x, 0.0),
+    "nan_to_num": torch.nan_to_num,
+    "max": lambda x: (x.max(), x.amax(0), x.max(0)),
+    "argmax": lambda x: (x.argmax(), x.argmin()),
+    "sort": lambda x: x.sort(),
+    "topk": lambda x: x.topk(3),
+    "powers": lambda x: tuple(x**p for p in (-4, -3, -2, -1, -0.5, 0, 0.5, 1, 2, 3, 4, 5, 7)),
+    "power_of": lambda x: 2.0**x,
+    "exponentials": lambda x: (x.exp(), x.expm1(), x.sigmoid(), x.tanh(), x.erf()),
+    "logarithms": lambda x: (x.log(), x.log1p(), x.log2(), x.sqrt(), x.rsqrt()),
+    "softmax": lambda x: x.softmax(0),
+    "sign": torch.sign,
+    "rounding": lambda x: (x.round(), x.trunc(), x.floor(), x.ceil()),
+}
+TWO = {
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+    "clamp_by": lambda x, y: torch.clamp(x, min=y),
+    "compare": lambda x, y: (x == y, x != y, x < y, x >= y),
+    "divide": lambda x, y: (x / y, x % y, torch.fmod(x, y), x // y),
+    "power": torch.pow,
+    "atan2": torch.atan2,
+}
+
+
+def check(function, *arguments, **tolerances):
+    assert_same(torch.compile(function, backend="turbine_lite_cpu")(*arguments), function(*arguments), **tolerances)
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_special_values(name):
+    check(ONE[name], SPECIAL)
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_special_values_of_two(name):
+    check(TWO[name], SPECIAL, OTHER)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_sums_of_half_precision_are_accumulated_in_float32(dtype):
+    x = (torch.rand(3000, generator=torch.Generator().manual_seed(0)) + 0.5).to(dtype)
+    tolerance = torch.finfo(dtype).eps
+    check(lambda x: (x.sum(), x.mean(), x.view(30, 100).sum(1), x.cumsum(0)[-1]), x, rtol=tolerance)
+
+
+def test_float_scalars_are_rounded_to_nearest():
+    x = torch.arange(3.0)
+    check(lambda x: ((x + 0.5) * 1.3333333333333333).to(torch.int64), x)
+    check(lambda x: x * (1 / 255) + 0.1, x, rtol=0, atol=0)
+
+
+def test_float_scalars_are_exact_beside_float64():
+    check(lambda x: x * 0.1 + 1e-12, torch.arange(3.0, dtype=torch.float64), rtol=1e-15, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64])
+def test_integers_wrap_around(dtype):
+    limits = torch.iinfo(dtype)
+    x = torch.tensor([limits.max, limits.min, -7, 7, 0], dtype=dtype)
+    check(lambda x: (x + x, x * 3, x - 5, -x, x // 2, x // -3, x % 3, x.sum(), x.abs()), x)
+    check(
+        lambda x, y: (x // y, x % y, torch.div(x, y, rounding_mode="trunc")),
+        x,
+        torch.tensor([2, 3, 3, -2, 5], dtype=dtype),
+    )
+
+
+def test_negative_indices_are_wrapped():
+    x, index = torch.arange(12.0).view(4, 3), torch.tensor([-1, 0, -4])
+    check(lambda x, i: (x[i], x[:, i % 3], x.index_put((i,), torch.ones(3, 3)), x[i, -1]), x, index)
