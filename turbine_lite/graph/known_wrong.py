@@ -49,6 +49,10 @@ def _is_mean_or_bool(node: Node) -> bool:
     return "mean" in node.args or _reads_bool(node)
 
 
+def _has_sample_weights(node: Node) -> bool:
+    return len(node.all_input_nodes) > 3
+
+
 def _base_may_be_negative(node: Node) -> bool:
     base = node.args[0]
     return not isinstance(base, (int, float)) or base <= 0

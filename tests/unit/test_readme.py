@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from turbine_lite.options import MODES, Options
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def test_the_options_table_is_current():
+    rows = [f"| `{name}` | `{default}` | `{env}` | {doc} |" for name, default, env, doc in Options.table()]
+    assert "\n".join(rows) in README.read_text()
+    assert all(f"`{mode}`" in README.read_text() for mode in MODES)
+
+
+def test_the_python_blocks_run(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    assert len(blocks) == 2
+    script = tmp_path / "script.py"
+    script.write_text("\n".join(blocks))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert (done.stdout, done.stderr) == ("torch.Size([2, 8])\n", "")
+    region = tmp_path / "dump" / "0000_inference" / "region_0"
+    assert "torch.aten.mm" in (region / "torch.mlir").read_text()
+    assert "script.py" in (region / "torch.mlir").read_text()
+
+
+def test_the_demo_runs_and_agrees_with_eager():
+    done = subprocess.run([sys.executable, "-m", "turbine_lite.demo"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "equal within 1e-4" in done.stdout
+    assert re.search(r"eager [\d.]+ ms, turbine_lite [\d.]+ ms, ratio [\d.]+", done.stdout)
