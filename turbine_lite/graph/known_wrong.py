@@ -86,6 +86,8 @@ KNOWN_WRONG: tuple[KnownWrong, ...] = (
     KnownWrong("aten.sort.default", "does not sort NaN last, nor True after False, in IREE", _reads_float_or_bool),
     KnownWrong("aten.sort.stable", "does not sort NaN last, nor True after False, in IREE", _reads_float_or_bool),
     KnownWrong("aten.topk.default", "takes NaN for no number, and orders equal values otherwise, in IREE"),
+    KnownWrong("aten._embedding_bag_forward_only.default", "ignores per_sample_weights in IREE", _has_sample_weights),
+    KnownWrong("aten._embedding_bag.default", "ignores per_sample_weights in IREE", _has_sample_weights),
     KnownWrong(
         "aten.scatter_reduce.two", "divides wrongly for 'mean', and adds booleans modulo 2, in IREE", _is_mean_or_bool
     ),
