@@ -117,6 +117,10 @@ class _GraphCompiler:
         except (UnsupportedError, ExecutionError) as error:
             self._report((Reason("layout", str(error)),), error)
             return region.forward
+        except Exception as error:  # a fault of ours must not take down what eager can run
+            log.debug("internal error", exc_info=True)
+            self._report((Reason("internal", f"internal error: {type(error).__name__}: {error}"),), error)
+            return region.forward
         self.executables += 1
         return _with_eager_fallback(executable, region, self.options)
 

@@ -68,6 +68,12 @@ def test_sums_of_half_precision_are_accumulated_in_float32(dtype):
     check(lambda x: (x.sum(), x.mean(), x.view(30, 100).sum(1), x.cumsum(0)[-1]), x, rtol=tolerance)
 
 
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu(approximate):
+    x = torch.linspace(-6, 6, 500)
+    check(lambda x: torch.nn.functional.gelu(x, approximate=approximate), x, rtol=1e-5, atol=2e-6)
+
+
 def test_float_scalars_are_rounded_to_nearest():
     x = torch.arange(3.0)
     check(lambda x: ((x + 0.5) * 1.3333333333333333).to(torch.int64), x)

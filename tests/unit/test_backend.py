@@ -117,3 +117,16 @@ def test_compile_flags_replace_ours():
 def test_a_wrong_compile_flag_is_named():
     with pytest.raises(BackendCompilerFailed, match="no-such-flag"):
         compiled(lambda x: x * 4, compile_flags=("--no-such-flag",))(torch.ones(2))
+
+
+def test_a_fault_of_ours_is_no_fault_of_the_users(monkeypatch, caplog):
+    def broken(gm):
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr("turbine_lite.compile_region.import_region", broken)
+    x = torch.randn(3)
+    assert_same(torch.compile(lambda x: x * 11, backend="turbine_lite_cpu")(x), x * 11)
+    assert "internal error: ZeroDivisionError: planted" in caplog.text
+    torch._dynamo.reset()
+    with pytest.raises(BackendCompilerFailed, match="planted"):
+        compiled(lambda x: x * 12)(x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -30,7 +31,8 @@ def _rounded(argument: Any) -> Any:
 
 
 def _is_float(node: Any) -> bool:
-    return isinstance(node, Node) and node.meta["val"].is_floating_point()
+    value = node.meta["val"] if isinstance(node, Node) else None
+    return isinstance(value, torch.Tensor) and value.is_floating_point()
 
 
 def _again(graph: Graph, node: Node, args: tuple[Any, ...] | None = None) -> Node:
@@ -129,6 +131,23 @@ def _floor_division(graph: Graph, node: Node) -> None:
     node.replace_all_uses_with(call_with_meta(graph, aten.where.self, (too_large, lower, quotient), node))
 
 
+def _gelu_with_tanh(graph: Graph, node: Node) -> None:
+    # torch-mlir's lowering has 0.797724 for sqrt(2 / pi): wrong from the fourth digit on.
+    if node.kwargs.get("approximate") != "tanh":
+        return
+    source = node.args[0]
+
+    def call(op: Any, *args: Any) -> Node:
+        return call_with_meta(graph, op, args, node)
+
+    cube = call(aten.mul.Tensor, call(aten.mul.Tensor, source, source), source)
+    inner = call(aten.add.Tensor, source, call(aten.mul.Scalar, cube, 0.044715))
+    tanh = call(aten.tanh.default, call(aten.mul.Scalar, inner, math.sqrt(2 / math.pi)))
+    node.replace_all_uses_with(
+        call(aten.mul.Tensor, call(aten.mul.Scalar, source, 0.5), call(aten.add.Scalar, tanh, 1.0))
+    )
+
+
 def _accumulate_in_float32(graph: Graph, node: Node) -> None:
     # IREE adds float16 and bfloat16 in their own precision, eager in float32.
     source = node.args[0]
@@ -159,6 +178,7 @@ REWRITES = {
     aten.ne.Tensor: _compare_with_itself,
     aten.le.Tensor: _compare_with_itself,
     aten.ge.Tensor: _compare_with_itself,
+    aten.gelu.default: _gelu_with_tanh,
     aten.neg.default: _negate_integer,
     aten.div.Tensor_mode: _floor_division,
     aten.div.Scalar_mode: _floor_division,

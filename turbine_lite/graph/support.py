@@ -42,7 +42,7 @@ class Reason:
 
     Attributes:
         kind: "disabled", "random", "effect", "dtype", "layout", "device", "data-dependent", "custom-op",
-            "known-wrong", "not-importable", "not-lowered", "crash", "timeout" or "runtime".
+            "known-wrong", "not-importable", "not-lowered", "crash", "timeout", "runtime" or "internal".
         text: one sentence for a person.
         node: name of the FX node, or "" for a whole graph.
         op: name of the operator, such as ``aten.sort.default``.
