@@ -91,6 +91,7 @@ def test_cold_compile(benchmark: Any, case: str) -> None:
     benchmark.pedantic(first_call, setup=setup, rounds=2)
 
 
+@pytest.mark.filterwarnings("ignore")  # inductor's own deprecations
 @pytest.mark.parametrize("who", ["eager", "aot_eager", "inductor", "turbine_lite"])
 def test_call_overhead(benchmark: Any, who: str) -> None:
     """Two inputs of eight floats, one addition, no gradient: what is measured is everything but the work."""
@@ -104,4 +105,4 @@ def test_call_overhead(benchmark: Any, who: str) -> None:
     x, y = torch.randn(8), torch.randn(8)
     with torch.no_grad():
         call(x, y)
-        benchmark.pedantic(call, args=(x, y), rounds=200, iterations=200, warmup_rounds=20)
+        benchmark.pedantic(call, args=(x, y), rounds=300, iterations=200, warmup_rounds=30)

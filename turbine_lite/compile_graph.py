@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from torch._dynamo.utils import counters
@@ -58,7 +58,17 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
     run = compiler.compile(gm)
     _count(compiler)
     dump.record(kind=kind, regions=compiler.regions, eager=[dataclasses.asdict(r) for r in compiler.reasons])
-    return make_boxed_func(run)
+    return _boxed(run)
+
+
+def _boxed(run: Callable[..., Any]) -> Callable[[list[Any]], Any]:
+    if isinstance(run, _RegionCall):  # one call less on the way to the program
+        boxed: Any = functools.partial(run.boxed)
+        boxed._boxed_call = True  # what AOTAutograd looks for
+    else:
+        boxed = make_boxed_func(run)
+    function: Callable[[list[Any]], Any] = boxed
+    return function
 
 
 def _count(compiler: _GraphCompiler) -> None:
@@ -122,7 +132,7 @@ class _GraphCompiler:
             self._report((Reason("internal", f"internal error: {type(error).__name__}: {error}"),), error)
             return region.forward
         self.executables += 1
-        return _with_eager_fallback(executable, region, self.options)
+        return _RegionCall(executable, region, self.options)
 
     def _blame(self, region: GraphModule, error: CompilationError) -> bool:
         """Remember the calls that a failed compilation is due to; False if none can be named that is new."""
@@ -182,25 +192,31 @@ def _warn_once(reason: Reason) -> None:
         log.warning("turbine_lite runs this in eager: %s", reason)
 
 
-def _with_eager_fallback(
-    executable: SpecializedExecutable, region: GraphModule, options: Options
-) -> Callable[..., Any]:
-    """The executable; should the runtime fail, the region in eager from then on.
+class _RegionCall:
+    """An executable; should the runtime fail, the region in eager from then on.
 
     That is sound at any moment: a call that fails has changed none of its arguments.
     """
-    if options.fallback == "error":
-        return executable
-    failed = threading.Event()
 
-    def run(*args: Any) -> Any:
-        if failed.is_set():
-            return region.forward(*args)
+    def __init__(self, executable: SpecializedExecutable, region: GraphModule, options: Options) -> None:
+        self._executable = executable
+        self._region = region
+        self._falls_back = options.fallback != "error"
+        self.run = executable.run
+
+    def __call__(self, *args: Any) -> Any:
+        return self.boxed(list(args))
+
+    def boxed(self, args: list[Any]) -> Any:
+        """AOTAutograd's calling convention."""
         try:
-            return executable(*args)
+            return self.run(args)
         except ExecutionError as error:
-            failed.set()
+            if not self._falls_back:
+                raise
             _warn_once(Reason("runtime", str(error)))
-            return region.forward(*args)
+            self.run = self._run_in_eager
+            return self.run(args)
 
-    return run
+    def _run_in_eager(self, args: Sequence[Any]) -> Any:
+        return self._region.forward(*args)

@@ -36,10 +36,15 @@ Shapes = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
 @dataclasses.dataclass(frozen=True)
 class TensorInput:
-    """A tensor argument. ``order`` permutes it to a dense row-major one; None if it is one already."""
+    """A tensor argument.
+
+    ``order`` permutes it to a dense row-major one; None if it is one already. ``static``: its sizes never change.
+    ``negated``: its memory holds the negated values (torch's negative bit).
+    """
 
     dtype: torch.dtype
     order: tuple[int, ...] | None
+    static: bool
     negated: bool
 
 
@@ -138,7 +143,9 @@ def _dense_input(graph: Graph, node: Node) -> TensorInput | ScalarInput:
             logical = call_with_meta(graph, torch.ops.aten.permute.default, (node, list(inverse(order))), node)
         for user in users:
             user.replace_input_with(node, logical)
-    return TensorInput(value.dtype, order, value.is_neg())
+    sizes: tuple[object, ...] = tuple(value.shape)
+    static = all(isinstance(size, int) for size in sizes)
+    return TensorInput(value.dtype, order, static, value.is_neg())
 
 
 def _dense_output(graph: Graph, results: list[Node], index: int, output: Node) -> TensorOutput:
