@@ -139,7 +139,10 @@ class SpecializedExecutable:
                 if view is None:
                     view = slot.view(address, sizes if slot.order is None else [sizes[dim] for dim in slot.order])
                 push(view)
-            context = self._take_context(loaded)
+            try:
+                context = self._idle.pop()
+            except IndexError:  # other threads have taken all of them
+                context = self._new_context(loaded)
             context.invoke(loaded.function, inputs, VmVariantList(self._returned))
         except (RuntimeError, ValueError) as error:
             # The context is not put back: it may hold half of a call's state.
@@ -160,12 +163,6 @@ class SpecializedExecutable:
                 slot.allocator = device.handle.allocator
         self._loaded = loaded
         return loaded
-
-    def _take_context(self, loaded: _Loaded) -> Any:
-        try:
-            return self._idle.pop()
-        except IndexError:  # another thread may have taken the last one just now
-            return self._new_context(loaded)
 
     @staticmethod
     def _new_context(loaded: _Loaded) -> Any:
