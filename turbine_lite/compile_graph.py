@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from torch._dynamo.utils import counters
@@ -62,8 +62,8 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
 
 
 def _boxed(run: Callable[..., Any]) -> Callable[[list[Any]], Any]:
-    if isinstance(run, _RegionCall):  # one call less on the way to the program
-        boxed: Any = functools.partial(run.boxed)
+    if isinstance(run, SpecializedExecutable):  # one call less on the way to the program
+        boxed: Any = functools.partial(run.run)
         boxed._boxed_call = True  # what AOTAutograd looks for
     else:
         boxed = make_boxed_func(run)
@@ -132,7 +132,9 @@ class _GraphCompiler:
             self._report((Reason("internal", f"internal error: {type(error).__name__}: {error}"),), error)
             return region.forward
         self.executables += 1
-        return _RegionCall(executable, region, self.options)
+        if self.options.fallback != "error":
+            executable.on_failure = functools.partial(_run_in_eager, region)
+        return executable
 
     def _blame(self, region: GraphModule, error: CompilationError) -> bool:
         """Remember the calls that a failed compilation is due to; False if none can be named that is new."""
@@ -192,31 +194,7 @@ def _warn_once(reason: Reason) -> None:
         log.warning("turbine_lite runs this in eager: %s", reason)
 
 
-class _RegionCall:
-    """An executable; should the runtime fail, the region in eager from then on.
-
-    That is sound at any moment: a call that fails has changed none of its arguments.
-    """
-
-    def __init__(self, executable: SpecializedExecutable, region: GraphModule, options: Options) -> None:
-        self._executable = executable
-        self._region = region
-        self._falls_back = options.fallback != "error"
-        self.run = executable.run
-
-    def __call__(self, *args: Any) -> Any:
-        return self.boxed(list(args))
-
-    def boxed(self, args: list[Any]) -> Any:
-        """AOTAutograd's calling convention."""
-        try:
-            return self.run(args)
-        except ExecutionError as error:
-            if not self._falls_back:
-                raise
-            _warn_once(Reason("runtime", str(error)))
-            self.run = self._run_in_eager
-            return self.run(args)
-
-    def _run_in_eager(self, args: Sequence[Any]) -> Any:
-        return self._region.forward(*args)
+def _run_in_eager(region: GraphModule, error: ExecutionError) -> Callable[..., Any]:
+    _warn_once(Reason("runtime", str(error)))
+    forward: Callable[..., Any] = region.forward
+    return forward

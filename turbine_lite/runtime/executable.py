@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -28,20 +28,19 @@ _KEPT_VIEWS = 32
 class _Slot:
     """One tensor argument or result and the buffer views of the addresses at which it has been.
 
-    ``views`` stays empty where sizes are dynamic: there an address does not tell the shape. ``indirect``: the tensor's
-    memory is not in the order of its sizes.
+    ``views`` stays empty where an address does not tell what to view there: where sizes are dynamic, and for arguments
+    whose memory is not in the order of their sizes.
     """
 
-    __slots__ = ("allocator", "dtype", "element", "indirect", "itemsize", "negated", "order", "static", "views")
+    __slots__ = ("allocator", "dtype", "element", "itemsize", "keeps_views", "negated", "order", "views")
 
     def __init__(
-        self, dtype: torch.dtype, order: tuple[int, ...] | None, *, static: bool, negated: bool = False
+        self, dtype: torch.dtype, order: tuple[int, ...] | None, *, keeps_views: bool, negated: bool = False
     ) -> None:
         self.dtype = dtype
         self.order = order
-        self.static = static
+        self.keeps_views = keeps_views
         self.negated = negated
-        self.indirect = negated or order is not None
         self.element = element_type(dtype)
         self.itemsize = dtype.itemsize
         self.allocator: Any = None
@@ -50,9 +49,9 @@ class _Slot:
     def view(self, address: int, shape: Sequence[int]) -> Any:
         """A buffer view of the memory at an address."""
         view = view_memory(self.allocator, address, shape, self.itemsize, self.element)
-        if self.static and address:
+        if self.keeps_views and address:
             if len(self.views) >= _KEPT_VIEWS:
-                self.views = {}
+                self.views.clear()
             self.views[address] = view
         return view
 
@@ -66,6 +65,11 @@ class _Slot:
             tensor = tensor.clone(memory_format=torch.contiguous_format)
         held.append(tensor)
         return self.view(tensor.data_ptr(), tensor.shape)
+
+
+def _input_slot(spec: TensorInput) -> _Slot:
+    keeps_views = spec.static and spec.order is None and not spec.negated
+    return _Slot(spec.dtype, spec.order, keeps_views=keeps_views, negated=spec.negated)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +87,10 @@ class SpecializedExecutable:
     Calling it returns new, ordinary torch tensors. Arguments are read in place where their memory is dense and
     aligned, and never written. Any number of threads may call it at once, also in the child of a fork.
 
+    Attributes:
+        on_failure: called with the error when a call fails for the first time; returns what runs in the program's
+            place, for this call and all later ones. None: the error is raised.
+
     Raises:
         ExecutionError: the runtime refused the VMFB, or reported an error during a call.
     """
@@ -92,18 +100,17 @@ class SpecializedExecutable:
         self.signature = signature
         self.driver = driver
         static = signature.shapes is not None
-        # None stands for a number.
-        self._inputs = [
-            _Slot(spec.dtype, spec.order, static=spec.static, negated=spec.negated)
-            if isinstance(spec, TensorInput)
-            else None
-            for spec in signature.inputs
-        ]
-        self._outputs = [_Slot(spec.dtype, spec.order, static=static) for spec in signature.outputs]
+        inputs = [_input_slot(spec) if isinstance(spec, TensorInput) else None for spec in signature.inputs]
+        # Each with its look-up of a kept view; None stands for a number.
+        self._inputs = [(slot, {}.get if slot is None else slot.views.get) for slot in inputs]
+        self._outputs = [_Slot(spec.dtype, spec.order, keeps_views=static) for spec in signature.outputs]
+        self._slots = [slot for slot in (*inputs, *self._outputs) if slot is not None]
         self._arity = len(self._inputs) + len(self._outputs)
-        self._returned = sum(slot is not None for slot in self._inputs)
+        self._returned = sum(slot is not None for slot in inputs)
         self._shapes = signature.shapes
         self._shapes_of = signature.shapes_of()
+        self.on_failure: Callable[[ExecutionError], Callable[..., Any]] | None = None
+        self._instead: Callable[..., Any] | None = None
         self._loaded: _Loaded | None = None
         # VM contexts that no call is using. A context serves one call at a time.
         self._idle: list[Any] = []
@@ -116,18 +123,18 @@ class SpecializedExecutable:
 
     def run(self, args: Sequence[Any]) -> list[torch.Tensor]:
         """The same with the arguments in a sequence. This is the hot path: it does nothing twice."""
-        loaded = self._loaded or self._load()
-        inputs = VmVariantList(self._arity)
-        push = inputs.push_ref
         held: list[torch.Tensor] = []
         results = []
         try:
-            for arg, slot in zip(args, self._inputs):  # noqa: B905  # strict costs time, and the graph fixes the number
+            loaded = self._loaded or self._load()
+            inputs = VmVariantList(self._arity)
+            push = inputs.push_ref
+            for arg, (slot, kept_view) in zip(args, self._inputs):  # noqa: B905  # strict costs time; the graph fixes it
                 if slot is None:
                     inputs.push_float(arg) if isinstance(arg, float) else inputs.push_int(int(arg))
                     continue
-                view = slot.views.get(arg.data_ptr())
-                if view is None or slot.indirect or not arg.is_contiguous():
+                view = kept_view(arg.data_ptr())
+                if view is None or not arg.is_contiguous():
                     view = slot.import_argument(arg, held)
                 push(view)
             # Results are allocated as eager would lay them out, and the program writes them.
@@ -146,11 +153,23 @@ class SpecializedExecutable:
             context.invoke(loaded.function, inputs, VmVariantList(self._returned))
         except (RuntimeError, ValueError) as error:
             # The context is not put back: it may hold half of a call's state.
-            raise ExecutionError(f"IREE's runtime failed: {error}") from error
+            return self._run_otherwise(args, error)
         self._idle.append(context)
         return results
 
+    def _run_otherwise(self, args: Sequence[Any], error: Exception) -> list[torch.Tensor]:
+        # Sound at any moment: a call that fails has changed none of its arguments.
+        failure = error if isinstance(error, ExecutionError) else ExecutionError(f"IREE's runtime failed: {error}")
+        if self.on_failure is None:
+            raise failure from error
+        if self._instead is None:
+            self._instead = self.on_failure(failure)
+            self._loaded = None
+        return list(self._instead(*args))
+
     def _load(self) -> _Loaded:
+        if self._instead is not None:
+            raise ExecutionError("an earlier call failed")
         device = get_device(self.driver)
         try:
             module = VmModule.copy_buffer(device.instance, self.vmfb)
@@ -158,9 +177,8 @@ class SpecializedExecutable:
             self._idle.append(self._new_context(loaded))
         except (RuntimeError, ValueError) as error:
             raise ExecutionError(f"IREE's runtime cannot load the compiled program: {error}") from error
-        for slot in (*self._inputs, *self._outputs):
-            if slot is not None:
-                slot.allocator = device.handle.allocator
+        for slot in self._slots:
+            slot.allocator = device.handle.allocator
         self._loaded = loaded
         return loaded
 
@@ -170,9 +188,9 @@ class SpecializedExecutable:
 
     def forget_device(self) -> object:
         """Drop everything that belongs to the device, unreleased; the next call loads anew."""
-        slots = [slot for slot in (*self._inputs, *self._outputs) if slot is not None]
-        inherited = (self._loaded, self._idle, [(slot.allocator, slot.views) for slot in slots])
+        inherited = (self._loaded, self._idle, [(slot.allocator, dict(slot.views)) for slot in self._slots])
         self._loaded, self._idle = None, []
-        for slot in slots:
-            slot.allocator, slot.views = None, {}
+        for slot in self._slots:
+            slot.allocator = None
+            slot.views.clear()
         return inherited
