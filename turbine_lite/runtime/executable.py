@@ -102,7 +102,8 @@ class SpecializedExecutable:
         static = signature.shapes is not None
         inputs = [_input_slot(spec) if isinstance(spec, TensorInput) else None for spec in signature.inputs]
         # Each with its look-up of a kept view; None stands for a number.
-        self._inputs = [(slot, {}.get if slot is None else slot.views.get) for slot in inputs]
+        kept_views: list[dict[int, Any]] = [{} if slot is None else slot.views for slot in inputs]
+        self._inputs = [(slot, views.get) for slot, views in zip(inputs, kept_views, strict=True)]
         self._outputs = [_Slot(spec.dtype, spec.order, keeps_views=static) for spec in signature.outputs]
         self._slots = [slot for slot in (*inputs, *self._outputs) if slot is not None]
         self._arity = len(self._inputs) + len(self._outputs)
