@@ -39,7 +39,7 @@ class CompilationError(TurbineLiteError):
     """A graph could not be imported, lowered or compiled.
 
     Attributes:
-        stage: ``"import"``, ``"lower"``, ``"compile"`` or ``"load"``.
+        stage: ``"import"``, ``"flags"``, ``"lower"`` or ``"compile"``.
         reasons: why, one entry per operator at fault, empty when no operator could be named.
         diagnostics: what the compiler said, verbatim.
         dump_dir: directory that holds the saved IR, or None.

@@ -13,15 +13,17 @@ import threading
 import time
 from typing import IO, Any
 
-from turbine_lite.compiler.pipeline import Request, Response, compile_module, set_global_flags
+from turbine_lite.compiler.pipeline import Request, Response
 from turbine_lite.compiler.worker import read_message, write_message
 from turbine_lite.errors import CompilationError, CompilerCrashError, CompilerKilledError, CompilerTimeoutError
 
-__all__ = ["compile_in_process", "compile_in_worker", "shut_down"]
+__all__ = ["compile_in_worker", "shut_down"]
+
+# A compiler process holds 100 to 200 MB. Most programs need one set of flags, few more than two.
+_MOST_WORKERS = 3
 
 _workers: dict[tuple[str, ...], _Worker] = {}
 _workers_lock = threading.Lock()
-_in_process_flags: tuple[str, ...] | None = None
 
 
 def compile_in_worker(request: Request, global_flags: tuple[str, ...], timeout: float) -> Response:
@@ -34,28 +36,13 @@ def compile_in_worker(request: Request, global_flags: tuple[str, ...], timeout: 
         CompilationError: no worker could be started.
     """
     with _workers_lock:
-        worker = _workers.setdefault(global_flags, _Worker(global_flags))
+        worker = _workers.pop(global_flags, None) or _Worker(global_flags)
+        _workers[global_flags] = worker  # the last one is the one used last
+        idle = [flags for flags, other in _workers.items() if not other.lock.locked() and other is not worker]
+        surplus = [_workers.pop(flags) for flags in idle[: max(0, len(_workers) - _MOST_WORKERS)]]
+    for other in surplus:
+        other.stop()
     return worker.request(request, timeout)
-
-
-def compile_in_process(request: Request, global_flags: tuple[str, ...]) -> Response:
-    """Compile in this process; for debugging.
-
-    Raises:
-        CompilationError: an earlier call in this process used other process-wide flags.
-    """
-    global _in_process_flags
-    with _workers_lock:
-        if _in_process_flags is None:
-            set_global_flags(global_flags)
-            _in_process_flags = global_flags
-    if _in_process_flags != global_flags:
-        raise CompilationError(
-            f"this process's compiler was set up with {' '.join(_in_process_flags) or 'no flags'} and cannot change to "
-            f"{' '.join(global_flags) or 'no flags'}; use options={{'compiler': 'worker'}} or one set of compile_flags",
-            stage="compile",
-        )
-    return compile_module(request)
 
 
 def worker_pids() -> tuple[int, ...]:
@@ -84,9 +71,10 @@ class _Worker:
 
     def request(self, request: Request, timeout: float) -> Response:
         with self.lock:
+            before = self.process
             process = self._running()
             assert self.stderr is not None
-            printed_before = os.fstat(self.stderr.fileno()).st_size
+            printed_before = os.fstat(self.stderr.fileno()).st_size if process is before else 0
             try:
                 return self._exchange(process, request, timeout)
             except TimeoutError:
@@ -98,6 +86,12 @@ class _Worker:
                 ) from None
             except (EOFError, BrokenPipeError, ConnectionResetError):
                 self._kill()
+                if (process.returncode or 0) > 0:  # it ended by itself: IREE exits on flags that it does not know
+                    raise CompilationError(
+                        f"the compiler process ended with {_how_it_ended(process)}; are the compile_flags right?",
+                        stage="flags",
+                        diagnostics=self._printed_since(printed_before),
+                    ) from None
                 killed = process.returncode == -signal.SIGKILL
                 raise (CompilerKilledError if killed else CompilerCrashError)(
                     f"the compiler process died: {_how_it_ended(process)}",

@@ -6,9 +6,9 @@ import dataclasses
 import logging
 import re
 
-from turbine_lite.compiler.client import compile_in_process, compile_in_worker
+from turbine_lite.compiler.client import compile_in_worker
 from turbine_lite.compiler.flags import FlagSet, flag_sets
-from turbine_lite.compiler.pipeline import DUMP_STAGES, Diagnostic, Request, Response
+from turbine_lite.compiler.pipeline import DUMP_STAGES, Diagnostic, Request, Response, compile_module
 from turbine_lite.errors import CompilationError, CompilerCrashError, CompilerKilledError
 from turbine_lite.options import Options
 
@@ -68,10 +68,10 @@ def check_lowering(module: bytes, options: Options, *, keep_f64: bool) -> None:
 
 def _run(module: bytes, options: Options, flags: FlagSet, *, lower_only: bool = False) -> Response:
     stages = DUMP_STAGES if options.dump_dir else ()
-    request = Request(module, flags.session, lower_only, stages, not options.dump_weights)
     if options.compiler == "in-process":
-        return compile_in_process(request, flags.process)
-    return compile_in_worker(request, flags.process, options.compile_timeout)
+        return compile_module(Request(module, flags.session, lower_only, stages, not options.dump_weights))
+    request = Request(module, (), lower_only, stages, not options.dump_weights)
+    return compile_in_worker(request, flags.of_process(), options.compile_timeout)
 
 
 def _error_of(response: Response) -> CompilationError:

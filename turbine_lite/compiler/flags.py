@@ -12,7 +12,7 @@ __all__ = ["STACK_BYTES", "FlagSet", "flag_sets"]
 # threads must have stacks to match, see turbine_lite.runtime.device.
 STACK_BYTES = 1 << 18
 
-# Process-wide in IREE: a compiler session refuses them, so they are given to the worker when it starts.
+# A compiler session refuses these; a compiler process takes them. The in-process compiler goes without them.
 # Without it head reshapes and transposes are folded into the projections of attention, which then stop being
 # matmuls: measured 180 ms -> 110 ms on a ViT.
 _GLOBAL_FLAGS = ("--iree-global-opt-propagate-transposes=false",)
@@ -45,15 +45,23 @@ _MILD_GLOBAL_FLAGS = ("--iree-llvmcpu-fail-on-large-vector=false",)
 
 @dataclasses.dataclass(frozen=True)
 class FlagSet:
-    """Flags of one attempt: ``session`` for the one compilation, ``process`` for the compiler process."""
+    """Flags of one attempt. ``process_only`` are those that a compiler session refuses."""
 
     name: str
     session: tuple[str, ...]
-    process: tuple[str, ...]
+    process_only: tuple[str, ...]
+
+    def of_process(self) -> tuple[str, ...]:
+        """All flags, as a compiler process is started with.
+
+        Not split between process and session: once IREE's process-wide flags are set, flags of a session take effect
+        in part only, and the program is not the one that iree-compile makes.
+        """
+        return (*self.process_only, *self.session)
 
     def command_line(self) -> tuple[str, ...]:
         """The same choice as flags of the iree-compile program."""
-        return ("--iree-input-type=torch", *self.process, *self.session)
+        return ("--iree-input-type=torch", *self.of_process())
 
 
 def flag_sets(options: Options, *, keep_f64: bool) -> tuple[FlagSet, ...]:
@@ -66,16 +74,13 @@ def flag_sets(options: Options, *, keep_f64: bool) -> tuple[FlagSet, ...]:
     """
     demotion = (f"--iree-input-demote-f64-to-f32={'false' if keep_f64 else 'true'}",)
     fast = _flag_set("fast", (*_BASE_FLAGS, *demotion, *_FAST_FLAGS), _GLOBAL_FLAGS, options)
-    if options.compiler == "in-process":  # a process cannot change its global flags
-        return (fast,)
     mild = _flag_set("mild", (*_BASE_FLAGS, *demotion, *_MILD_FLAGS), _GLOBAL_FLAGS + _MILD_GLOBAL_FLAGS, options)
     return (fast, mild)
 
 
-def _flag_set(name: str, session: tuple[str, ...], process: tuple[str, ...], options: Options) -> FlagSet:
+def _flag_set(name: str, session: tuple[str, ...], process_only: tuple[str, ...], options: Options) -> FlagSet:
     replaced = {flag.partition("=")[0] for flag in options.compile_flags}
     values = {"cpu": options.target_cpu, "opt_level": options.opt_level}
     kept = [flag.format_map(values) for flag in session if flag.partition("=")[0] not in replaced]
-    kept_process = [flag for flag in process if flag.partition("=")[0] not in replaced]
-    # The user's flags go to the process too: IREE takes every flag there, in a session only some.
-    return FlagSet(name, tuple(kept), (*kept_process, *options.compile_flags))
+    kept_process = [flag for flag in process_only if flag.partition("=")[0] not in replaced]
+    return FlagSet(name, (*kept, *options.compile_flags), tuple(kept_process))

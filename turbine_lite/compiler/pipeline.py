@@ -27,6 +27,8 @@ _SEVERITIES = ("note", "warning", "error", "remark")
 class Request:
     """One module to compile. ``module`` is MLIR bytecode or text in the torch dialect.
 
+    ``flags`` are those of the compiler session; a worker has all of its flags from its start.
+
     With ``lower_only`` the work ends after ``torch-to-iree``, and ``vmfb`` is empty.
     """
 

@@ -63,7 +63,12 @@ def _wrapped(graph: Graph, index: Node, size: Any, like: Node) -> Node:
     return call_with_meta(graph, aten.where.self, (negative, from_end, index), like)
 
 
+def _true_divide(graph: Graph, node: Node) -> None:
+    node.target = aten.div.Tensor
+
+
 _REWRITES = {
+    aten.true_divide.Tensor: _true_divide,
     **numerics.REWRITES,
     aten.squeeze.dims: _squeeze_dims,
     aten.index.Tensor: _wrap_negative_indices,

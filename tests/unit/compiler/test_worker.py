@@ -34,7 +34,7 @@ def _fresh_workers():
 
 
 def compile_program(program: bytes = PROGRAM, timeout: float = 120.0):
-    return client.compile_in_worker(Request(program, FLAGS), (), timeout)
+    return client.compile_in_worker(Request(program, ()), FLAGS, timeout)
 
 
 def large_program(steps: int = 400) -> bytes:
