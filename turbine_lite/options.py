@@ -58,7 +58,7 @@ class Options:
     )
     compiler: str = _option(
         "worker",
-        "Where the IREE compiler runs: in a process of its own (its faults cannot reach yours), or, to debug, in yours.",
+        "Where the IREE compiler runs: in a process of its own (its faults cannot reach yours) or, to debug, in yours.",
         affects_code=False,
         choices=("worker", "in-process"),
     )
