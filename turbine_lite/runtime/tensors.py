@@ -41,7 +41,7 @@ def is_importable(tensor: torch.Tensor) -> bool:
 
 
 def view_memory(allocator: Any, address: int, shape: Sequence[int], itemsize: int, element: Any) -> Any:
-    """A buffer view of ``shape`` on the memory at ``address``.
+    """A buffer view of ``shape`` on the memory at ``address``, as the VM reference that argument lists take fastest.
 
     The view owns nothing: whoever uses it must hold the tensor whose memory it is. That makes a view good for every
     tensor of that shape and type that ever lies at the address. DLPack would share ownership, but buffers that come
@@ -51,4 +51,5 @@ def view_memory(allocator: Any, address: int, shape: Sequence[int], itemsize: in
     for n in shape:
         size *= n
     memory = (ctypes.c_char * size).from_address(address) if size else ctypes.create_string_buffer(0)
-    return HalBufferView(allocator.import_host_allocation(memory, _MEMORY_TYPE, _USAGE), list(shape), element)
+    view = HalBufferView(allocator.import_host_allocation(memory, _MEMORY_TYPE, _USAGE), list(shape), element)
+    return view.ref
