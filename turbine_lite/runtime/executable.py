@@ -23,53 +23,58 @@ __all__ = ["SpecializedExecutable"]
 # Buffer views kept for each argument and result. Weights stay where they are and allocators hand out the same
 # addresses again, so a few suffice; a program that walks through memory must not fill this process with views.
 _KEPT_VIEWS = 32
+_KEPT_LISTS = 8
 
 
 class _Slot:
     """One tensor argument or result and the buffer views of the addresses at which it has been.
 
-    ``views`` stays empty where an address does not tell what to view there: where sizes are dynamic, and for arguments
-    whose memory is not in the order of their sizes.
+    ``views`` stays empty where an address does not tell what to view there, that is, where sizes are dynamic.
     """
 
-    __slots__ = ("allocator", "dtype", "element", "itemsize", "keeps_views", "negated", "order", "views")
+    __slots__ = ("allocator", "dtype", "element", "negated", "order", "static", "views")
 
     def __init__(
-        self, dtype: torch.dtype, order: tuple[int, ...] | None, *, keeps_views: bool, negated: bool = False
+        self, dtype: torch.dtype, order: tuple[int, ...] | None, *, static: bool, negated: bool = False
     ) -> None:
         self.dtype = dtype
         self.order = order
-        self.keeps_views = keeps_views
+        self.static = static
         self.negated = negated
         self.element = element_type(dtype)
-        self.itemsize = dtype.itemsize
         self.allocator: Any = None
         self.views: dict[int, Any] = {}
 
-    def view(self, address: int, shape: Sequence[int]) -> Any:
-        """A buffer view of the memory at an address."""
-        view = view_memory(self.allocator, address, shape, self.itemsize, self.element)
-        if self.keeps_views and address:
-            if len(self.views) >= _KEPT_VIEWS:
-                self.views.clear()
-            self.views[address] = view
-        return view
+    @property
+    def is_direct(self) -> bool:
+        """Whether an address says all there is to know about the tensor, if that is row-major."""
+        return self.static and self.order is None and not self.negated
 
     def import_argument(self, tensor: torch.Tensor, held: list[torch.Tensor]) -> Any:
         """A buffer view of an argument, or of a copy (put into ``held``) where its memory cannot be used in place."""
         if self.negated:
             tensor = tensor.resolve_neg()
+            held.append(tensor)
         if self.order is not None:
             tensor = tensor.permute(self.order)
         if not is_importable(tensor):
             tensor = tensor.clone(memory_format=torch.contiguous_format)
-        held.append(tensor)
-        return self.view(tensor.data_ptr(), tensor.shape)
+            held.append(tensor)
+        return self._view(tensor.data_ptr(), tensor.shape)
 
+    def import_result(self, tensor: torch.Tensor) -> Any:
+        """A buffer view of a result that was allocated for the program to write."""
+        return self._view(tensor.data_ptr(), tensor.shape if self.order is None else tensor.permute(self.order).shape)
 
-def _input_slot(spec: TensorInput) -> _Slot:
-    keeps_views = spec.static and spec.order is None and not spec.negated
-    return _Slot(spec.dtype, spec.order, keeps_views=keeps_views, negated=spec.negated)
+    def _view(self, address: int, shape: Sequence[int]) -> Any:
+        view = self.views.get(address) if self.static else None
+        if view is None:
+            view = view_memory(self.allocator, address, shape, self.dtype.itemsize, self.element)
+            if self.static and address:
+                if len(self.views) >= _KEPT_VIEWS:
+                    self.views.clear()
+                self.views[address] = view
+        return view
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,16 +105,27 @@ class SpecializedExecutable:
         self.signature = signature
         self.driver = driver
         static = signature.shapes is not None
-        inputs = [_input_slot(spec) if isinstance(spec, TensorInput) else None for spec in signature.inputs]
-        # Each with its look-up of a kept view; None stands for a number.
-        kept_views: list[dict[int, Any]] = [{} if slot is None else slot.views for slot in inputs]
-        self._inputs = [(slot, views.get) for slot, views in zip(inputs, kept_views, strict=True)]
-        self._outputs = [_Slot(spec.dtype, spec.order, keeps_views=static) for spec in signature.outputs]
-        self._slots = [slot for slot in (*inputs, *self._outputs) if slot is not None]
-        self._arity = len(self._inputs) + len(self._outputs)
-        self._returned = sum(slot is not None for slot in inputs)
-        self._shapes = signature.shapes
-        self._shapes_of = signature.shapes_of()
+        # None stands for a number.
+        self._inputs = [
+            _Slot(spec.dtype, spec.order, static=spec.static, negated=spec.negated)
+            if isinstance(spec, TensorInput)
+            else None
+            for spec in signature.inputs
+        ]
+        self._outputs = [_Slot(spec.dtype, spec.order, static=static) for spec in signature.outputs]
+        self._slots = [slot for slot in (*self._inputs, *self._outputs) if slot is not None]
+        self._returned = sum(slot is not None for slot in self._inputs)
+        dtypes = [spec.dtype for spec in signature.outputs]
+        self._shapes = None if signature.shapes is None else list(zip(signature.shapes, dtypes, strict=True))
+        dynamic_shapes = signature.shapes_of()
+
+        def shapes_of(args: Sequence[Any]) -> list[Any]:
+            return list(zip(dynamic_shapes(args), dtypes, strict=True))
+
+        self._shapes_of = shapes_of
+        # VM argument lists by the addresses in them.
+        self._lists: dict[tuple[int, ...], Any] = {}
+        self._keeps_lists = static and all(slot is not None and slot.is_direct for slot in self._inputs)
         self.on_failure: Callable[[ExecutionError], Callable[..., Any]] | None = None
         self._instead: Callable[..., Any] | None = None
         self._loaded: _Loaded | None = None
@@ -124,29 +140,13 @@ class SpecializedExecutable:
 
     def run(self, args: Sequence[Any]) -> list[torch.Tensor]:
         """The same with the arguments in a sequence. This is the hot path: it does nothing twice."""
-        held: list[torch.Tensor] = []
-        results = []
+        held: list[torch.Tensor] = []  # copies of arguments live as long as the call
         try:
             loaded = self._loaded or self._load()
-            inputs = VmVariantList(self._arity)
-            push = inputs.push_ref
-            for arg, (slot, kept_view) in zip(args, self._inputs):  # noqa: B905  # strict costs time; the graph fixes it
-                if slot is None:
-                    inputs.push_float(arg) if isinstance(arg, float) else inputs.push_int(int(arg))
-                    continue
-                view = kept_view(arg.data_ptr())
-                if view is None or not arg.is_contiguous():
-                    view = slot.import_argument(arg, held)
-                push(view)
             # Results are allocated as eager would lay them out, and the program writes them.
-            for slot, (sizes, strides) in zip(self._outputs, self._shapes or self._shapes_of(args)):  # noqa: B905
-                result = _empty_strided_cpu(sizes, strides, slot.dtype)
-                results.append(result)
-                address = result.data_ptr()
-                view = slot.views.get(address)
-                if view is None:
-                    view = slot.view(address, sizes if slot.order is None else [sizes[dim] for dim in slot.order])
-                push(view)
+            shapes = self._shapes or self._shapes_of(args)
+            results = [_empty_strided_cpu(*sizes_and_strides, dtype) for sizes_and_strides, dtype in shapes]
+            inputs = self._argument_list(args, results, held)
             try:
                 context = self._idle.pop()
             except IndexError:  # other threads have taken all of them
@@ -157,6 +157,30 @@ class SpecializedExecutable:
             return self._run_otherwise(args, error)
         self._idle.append(context)
         return results
+
+    def _argument_list(self, args: Sequence[Any], results: list[torch.Tensor], held: list[torch.Tensor]) -> Any:
+        """What the VM function is called with. A list is used again when all memory is where it was."""
+        key = None
+        if self._keeps_lists:
+            key = (*[arg.data_ptr() for arg in args], *[result.data_ptr() for result in results])
+            kept = self._lists.get(key)
+            if kept is not None and all([arg.is_contiguous() for arg in args]):  # noqa: C419  # a generator is slower
+                return kept
+        inputs = VmVariantList(len(self._inputs) + len(self._outputs))
+        for arg, slot in zip(args, self._inputs, strict=True):
+            if slot is not None:
+                inputs.push_ref(slot.import_argument(arg, held))
+            elif isinstance(arg, float):
+                inputs.push_float(arg)
+            else:
+                inputs.push_int(int(arg))
+        for result, slot in zip(results, self._outputs, strict=True):
+            inputs.push_ref(slot.import_result(result))
+        if key is not None and not held:
+            if len(self._lists) >= _KEPT_LISTS:
+                self._lists.clear()
+            self._lists[key] = inputs
+        return inputs
 
     def _run_otherwise(self, args: Sequence[Any], error: Exception) -> list[torch.Tensor]:
         # Sound at any moment: a call that fails has changed none of its arguments.
@@ -189,9 +213,8 @@ class SpecializedExecutable:
 
     def forget_device(self) -> object:
         """Drop everything that belongs to the device, unreleased; the next call loads anew."""
-        inherited = (self._loaded, self._idle, [(slot.allocator, dict(slot.views)) for slot in self._slots])
-        self._loaded, self._idle = None, []
+        inherited = (self._loaded, self._idle, [(slot.allocator, slot.views) for slot in self._slots], self._lists)
+        self._loaded, self._idle, self._lists = None, [], {}
         for slot in self._slots:
-            slot.allocator = None
-            slot.views.clear()
+            slot.allocator, slot.views = None, {}
         return inherited
