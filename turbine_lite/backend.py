@@ -59,24 +59,34 @@ def _with_autograd(options: Options) -> Callable[[GraphModule, Sequence[Any]], C
 
     from turbine_lite.compile_graph import compile_graph
     from turbine_lite.graph.decompositions import decomposition_table
-
-    def compiler(kind: str) -> Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]:
-        def compile_kind(gm: GraphModule, _example_inputs: Sequence[Any]) -> Callable[..., Any]:
-            return compile_graph(gm, options, kind)
-
-        return compile_kind
-
-    backend = aot_autograd(
-        fw_compiler=compiler("forward"),
-        bw_compiler=compiler("backward"),
-        inference_compiler=compiler("inference"),
-        decompositions=decomposition_table(),
-        partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="inductor"),
-    )
+    from turbine_lite.graph.plain import needs_no_wrapper
 
     def compile_module(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        unwrapped: list[Callable[[list[Any]], Any]] = []
+
+        def compile_kind(kind: str, graph: GraphModule, _inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
+            run = compile_graph(graph, options, kind)
+            # A partial is one program and nothing around it, see compile_graph.
+            is_program = kind == "inference" and isinstance(run, functools.partial)
+            if is_program and needs_no_wrapper(graph, len(example_inputs)):
+                unwrapped.append(run)
+            return run
+
+        backend = aot_autograd(
+            fw_compiler=functools.partial(compile_kind, "forward"),
+            bw_compiler=functools.partial(compile_kind, "backward"),
+            inference_compiler=functools.partial(compile_kind, "inference"),
+            decompositions=decomposition_table(),
+            partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="inductor"),
+        )
         with _tracing():
-            return backend(gm, example_inputs)
+            wrapped: Callable[..., Any] = backend(gm, example_inputs)
+        if len(unwrapped) != 1:
+            return wrapped
+        (run,) = unwrapped
+        disable: Any = torch._dynamo.disable
+        direct: Callable[..., Any] = disable(lambda *args: run(args), reason="a compiled program is not to be traced")
+        return direct
 
     return compile_module
 

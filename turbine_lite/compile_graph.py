@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 from torch._dynamo.utils import counters
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch.fx import GraphModule, Node
@@ -196,5 +197,10 @@ def _warn_once(reason: Reason) -> None:
 
 def _run_in_eager(region: GraphModule, error: ExecutionError) -> Callable[..., Any]:
     _warn_once(Reason("runtime", str(error)))
-    forward: Callable[..., Any] = region.forward
+
+    def forward(*args: Any) -> Any:
+        # The graph's casts are those of autocast already.
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            return region.forward(*args)
+
     return forward
