@@ -21,9 +21,9 @@ _BASE_FLAGS = (
     "--iree-hal-target-backends=llvm-cpu",
     # Without a CPU name IREE generates SSE2 code: the largest single difference of all flags.
     "--iree-llvmcpu-target-cpu={cpu}",
+    # Never to be switched off (--iree-llvmcpu-fail-on-out-of-bounds-stack-allocation=false): over dynamic shapes a
+    # dispatch may ask for 2^56 bytes, and then the user's process dies of a bus error at run time.
     f"--iree-llvmcpu-stack-allocation-limit={STACK_BYTES}",
-    # A dispatch whose stack use has no provable bound is no reason to refuse the program.
-    "--iree-llvmcpu-fail-on-out-of-bounds-stack-allocation=false",
 )
 
 _FAST_FLAGS = (
@@ -35,6 +35,10 @@ _FAST_FLAGS = (
     # Convolutions as matmuls: ResNet-18 336 ms -> 39 ms.
     "--iree-global-opt-use-im2col-for-convs",
 )
+
+# Fusing an operator with all of its consumers keeps whole rows of it on the stack. Where a row's length is dynamic
+# that has no bound, and the stack limit refuses the program.
+_UNFUSED_FLAGS = ("--iree-dispatch-creation-fuse-multi-use=false",)
 
 # O3 has produced invalid IR on graphs that O1 compiles, and data tiling has its own failures.
 _MILD_FLAGS = ("--iree-opt-level=O1",)
@@ -74,8 +78,9 @@ def flag_sets(options: Options, *, keep_f64: bool) -> tuple[FlagSet, ...]:
     """
     demotion = (f"--iree-input-demote-f64-to-f32={'false' if keep_f64 else 'true'}",)
     fast = _flag_set("fast", (*_BASE_FLAGS, *demotion, *_FAST_FLAGS), _GLOBAL_FLAGS, options)
+    unfused = _flag_set("unfused", (*_BASE_FLAGS, *demotion, *_FAST_FLAGS, *_UNFUSED_FLAGS), _GLOBAL_FLAGS, options)
     mild = _flag_set("mild", (*_BASE_FLAGS, *demotion, *_MILD_FLAGS), _GLOBAL_FLAGS + _MILD_GLOBAL_FLAGS, options)
-    return (fast, mild)
+    return (fast, unfused, mild)
 
 
 def _flag_set(name: str, session: tuple[str, ...], process_only: tuple[str, ...], options: Options) -> FlagSet:

@@ -58,8 +58,8 @@ def _find_reasons(graph: Graph, why_not: Callable[[Node], Reason | None]) -> dic
     """The nodes that must run in eager; None stands for one that follows its producer."""
     reasons: dict[Node, Reason | None] = {}
     for node in graph.nodes:
-        if node.op != "call_function":
-            continue
+        if node.op != "call_function" or is_symbolic_scalar(node.meta.get("val")):
+            continue  # sizes are computed by Python, see _is_cheap_in_eager
         if node.target is operator.getitem:
             if node.args[0] in reasons:
                 reasons[node] = None

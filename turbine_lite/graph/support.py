@@ -88,8 +88,6 @@ def tensors_of(node: Node) -> Iterator[torch.Tensor]:
 def why_not(node: Node, disabled_ops: tuple[str, ...] = ()) -> Reason | None:
     """The reason why a call must run in eager, or None."""
     target = node.target
-    if is_symbolic_scalar(node.meta.get("val")):
-        return None
     if not isinstance(target, OpOverload):
         return reason_for(node, "effect", "this higher-order operator has no lowering to IREE")
     if _is_disabled(target, disabled_ops):
