@@ -138,11 +138,13 @@ class _GraphCompiler:
         return executable
 
     def _blame(self, region: GraphModule, error: CompilationError) -> bool:
-        """Remember the calls that a failed compilation is due to; False if none can be named that is new."""
+        """Remember the calls that a failed compilation is due to; False if none can be named.
+
+        A call may have been named before, by a region beside this one that was cut from the same graph.
+        """
         found = blamed_calls(region, error, self.options)
-        new = {key: text for key, text in found.items() if key not in self.blamed}
-        self.blamed.update(new)
-        return bool(new)
+        self.blamed.update(found)
+        return bool(found)
 
     def _report(self, reasons: Iterable[Reason], error: Exception | None = None) -> None:
         for reason in reasons:

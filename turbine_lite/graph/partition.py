@@ -49,7 +49,7 @@ def partition(gm: GraphModule, why_not: Callable[[Node], Reason | None]) -> Part
     graph.eliminate_dead_code()
     reasons = _find_reasons(graph, why_not)
     split_off_views(graph, reasons.__contains__)
-    phases = _assign_phases(graph, reasons)
+    phases = _take_views_where_used(graph, _assign_phases(graph, reasons))
     outer, regions = _build(gm, graph, phases)
     return Partitioned(outer, regions, tuple(reason for reason in reasons.values() if reason is not None))
 
@@ -142,6 +142,34 @@ def _nodes_of_useless_regions(phases: Mapping[Node, _Phase]) -> list[Node]:
         if phase.in_iree:
             by_region[phase.number].append(node)
     return [node for nodes in by_region.values() if all(is_view(n) for n in nodes) for node in nodes]
+
+
+def _take_views_where_used(graph: Graph, phases: Mapping[Node, _Phase]) -> dict[Node, _Phase]:
+    """Give each other phase that reads a view of a region a copy of the view, so that the base crosses in its place.
+
+    A region's result is memory of its own, which a view's strides (of a slice, an expanded tensor) do not describe.
+    """
+    moved = dict(phases)
+    for node in reversed(list(graph.nodes)):
+        home = moved.get(node)
+        if home is None or not home.in_iree or not is_view(node):
+            continue
+        copies: dict[_Phase, Node] = {}
+        for user in list(node.users):
+            phase = moved.get(user, home)
+            if phase == home:
+                continue
+            if not phase.in_iree:  # torch can take it as soon as the region is done
+                phase = _Phase(home.number, in_iree=False)
+            if phase not in copies:
+                with graph.inserting_after(node):
+                    copies[phase] = graph.node_copy(node)
+                moved[copies[phase]] = phase
+            user.replace_input_with(node, copies[phase])
+        if not node.users:
+            graph.erase_node(node)
+            del moved[node]
+    return {node: moved[node] for node in graph.nodes if node in moved}
 
 
 def _build(gm: GraphModule, graph: Graph, phases: Mapping[Node, _Phase]) -> tuple[GraphModule, dict[str, GraphModule]]:

@@ -113,6 +113,16 @@ def dense_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
     return (*moving, *(d for d in range(len(sizes)) if sizes[d] == 1))
 
 
+def _is_row_major(tensor: torch.Tensor) -> bool:
+    sizes, strides = [_hint(n) for n in tensor.shape], [_hint(n) for n in tensor.stride()]
+    expected = 1
+    for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
+        if size != 1 and stride != expected:
+            return 0 in sizes
+        expected *= size
+    return True
+
+
 def _hint(number: int | torch.SymInt) -> int:
     if isinstance(number, torch.SymInt):
         hint = number.node.hint
@@ -152,6 +162,10 @@ def _dense_output(graph: Graph, results: list[Node], index: int, output: Node) -
     node = results[index]
     value = node.meta["val"]
     order = dense_order(value)
+    if order is None and not _is_row_major(value):
+        raise UnsupportedError(
+            f"result {node.name} of a compiled region has gaps or overlaps: strides {value.stride()}"
+        )
     if order is not None:
         with graph.inserting_before(output):
             results[index] = call_with_meta(graph, torch.ops.aten.permute.default, (node, list(order)), node)
