@@ -11,9 +11,10 @@ import torch
 from torch.fx import GraphModule, Node
 
 from turbine_lite.compiler.driver import Compiled, check_lowering, compile_to_vmfb, failed_nodes
-from turbine_lite.compiler.flags import flag_sets
+from turbine_lite.compiler.flags import Traits, flag_sets
 from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.errors import CompilationError, CompilerCrashError, UnsupportedError
+from turbine_lite.graph.expand import expand_operators
 from turbine_lite.graph.insertion import copy_graph_module
 from turbine_lite.graph.numerics import round_float_scalars
 from turbine_lite.graph.rewrites import rewrite_for_iree
@@ -47,14 +48,14 @@ def compile_region(region: GraphModule, options: Options, dump: Dump) -> Special
         UnsupportedError: its arguments or results are of a kind that cannot cross to IREE.
         ExecutionError: the compiled program cannot be loaded.
     """
-    gm, signature, keep_f64 = _prepare(region)
+    gm, signature, traits = _prepare(region)
     dump.write("fx_graph.py", gm.print_readable(print_output=False) if dump.enabled else "")
     driver = choose_driver(gm.graph, options.driver)
     module = import_region(gm)
     if dump.enabled:
         dump.write("torch.mlir", module.text(elide_constants=not options.dump_weights))
         dump.write("torch.mlirbc", module.bytecode)
-    compiled = _compile(module, options, dump, keep_f64=keep_f64)
+    compiled = _compile(module, options, dump, traits)
     _record(dump, compiled, signature, driver)
     return SpecializedExecutable(compiled.vmfb, signature, driver)
 
@@ -90,12 +91,12 @@ def _calls(region: GraphModule) -> Iterator[Node]:
 def _fails_alone(region: GraphModule, node: Node, options: Options, *, compile_too: bool) -> str | None:
     log.debug("trying %s alone", op_name(node))
     try:
-        gm, _, keep_f64 = _prepare(extract_node(region, node))
+        gm, _, traits = _prepare(extract_node(region, node))
         module = import_region(gm)
         if compile_too:
-            compile_to_vmfb(module.bytecode, dataclasses.replace(options, dump_dir=None), keep_f64=keep_f64)
+            compile_to_vmfb(module.bytecode, dataclasses.replace(options, dump_dir=None), traits)
         else:
-            check_lowering(module.bytecode, options, keep_f64=keep_f64)
+            check_lowering(module.bytecode, options, traits)
     except UnsupportedError:
         return None
     except CompilationError as error:
@@ -104,28 +105,30 @@ def _fails_alone(region: GraphModule, node: Node, options: Options, *, compile_t
 
 
 class _Prepared(NamedTuple):
-    """A region rewritten for IREE, how to call it, and whether float64 must stay float64."""
+    """A region rewritten for IREE, how to call it, and what its flags depend on."""
 
     gm: GraphModule
     signature: Signature
-    keep_f64: bool
+    traits: Traits
 
 
 def _prepare(region: GraphModule) -> _Prepared:
     gm = copy_graph_module(region)
     signature = specialize_signature(gm.graph)
+    expand_operators(gm.graph)
     rewrite_for_iree(gm.graph)
     keep_f64 = any(tensor.dtype is torch.float64 for node in gm.graph.nodes for tensor in tensors_of(node))
     if not keep_f64:
         round_float_scalars(gm.graph)
-    return _Prepared(gm, signature, keep_f64)
+    dynamic = any(not isinstance(n, int) for node in gm.graph.nodes for t in tensors_of(node) for n in t.shape)
+    return _Prepared(gm, signature, Traits(keep_f64, dynamic))
 
 
-def _compile(module: ImportedModule, options: Options, dump: Dump, *, keep_f64: bool) -> Compiled:
+def _compile(module: ImportedModule, options: Options, dump: Dump, traits: Traits) -> Compiled:
     try:
-        return compile_to_vmfb(module.bytecode, options, keep_f64=keep_f64)
+        return compile_to_vmfb(module.bytecode, options, traits)
     except CompilationError as error:
-        command = dump.command(flag_sets(options, keep_f64=keep_f64)[0])
+        command = dump.command(flag_sets(options, traits)[0])
         dump.record(error=error.headline, stage=error.stage, command=command)
         dump.write("diagnostics.txt", error.diagnostics)
         raise error.located(dump_dir=dump.directory, command=command) from error

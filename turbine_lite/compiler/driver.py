@@ -7,7 +7,7 @@ import logging
 import re
 
 from turbine_lite.compiler.client import compile_in_worker
-from turbine_lite.compiler.flags import FlagSet, flag_sets
+from turbine_lite.compiler.flags import FlagSet, Traits, flag_sets
 from turbine_lite.compiler.pipeline import DUMP_STAGES, Diagnostic, Request, Response, compile_module
 from turbine_lite.errors import CompilationError, CompilerCrashError, CompilerKilledError
 from turbine_lite.options import Options
@@ -27,7 +27,7 @@ class Compiled:
     seconds: dict[str, float]
 
 
-def compile_to_vmfb(module: bytes, options: Options, *, keep_f64: bool) -> Compiled:
+def compile_to_vmfb(module: bytes, options: Options, traits: Traits) -> Compiled:
     """Compile MLIR bytecode in the torch dialect.
 
     Raises:
@@ -37,7 +37,7 @@ def compile_to_vmfb(module: bytes, options: Options, *, keep_f64: bool) -> Compi
         CompilerTimeoutError: it took longer than ``options.compile_timeout``.
     """
     first_error: CompilationError | None = None
-    for flags in flag_sets(options, keep_f64=keep_f64):
+    for flags in flag_sets(options, traits):
         try:
             response = _run(module, options, flags)
         except (CompilerCrashError, CompilerKilledError) as crash:
@@ -55,13 +55,13 @@ def compile_to_vmfb(module: bytes, options: Options, *, keep_f64: bool) -> Compi
     raise first_error
 
 
-def check_lowering(module: bytes, options: Options, *, keep_f64: bool) -> None:
+def check_lowering(module: bytes, options: Options, traits: Traits) -> None:
     """Lower MLIR bytecode in the torch dialect to IREE's input and throw the result away: a cheap probe.
 
     Raises:
         CompilationError: it does not lower.
     """
-    response = _run(module, options, flag_sets(options, keep_f64=keep_f64)[0], lower_only=True)
+    response = _run(module, options, flag_sets(options, traits)[0], lower_only=True)
     if response.vmfb is None:
         raise _error_of(response)
 

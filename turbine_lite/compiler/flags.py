@@ -6,7 +6,7 @@ import dataclasses
 
 from turbine_lite.options import Options
 
-__all__ = ["STACK_BYTES", "FlagSet", "flag_sets"]
+__all__ = ["STACK_BYTES", "FlagSet", "Traits", "flag_sets"]
 
 # IREE refuses dispatches that need more stack than this. Its default of 32 KiB rejects BERT. The runtime's worker
 # threads must have stacks to match, see turbine_lite.runtime.device.
@@ -36,9 +36,9 @@ _FAST_FLAGS = (
     "--iree-global-opt-use-im2col-for-convs",
 )
 
-# Fusing an operator with all of its consumers keeps whole rows of it on the stack. Where a row's length is dynamic
-# that has no bound, and the stack limit refuses the program.
-_UNFUSED_FLAGS = ("--iree-dispatch-creation-fuse-multi-use=false",)
+# Aggressive fusion over dynamic dimensions makes programs that write outside of their results (batch norm in training
+# with all four sizes dynamic), or that need a whole row of unknown length on the stack. At O1 it is off by default.
+_UNFUSED_FLAGS = ("--iree-dispatch-creation-enable-aggressive-fusion=false",)
 
 # O3 has produced invalid IR on graphs that O1 compiles, and data tiling has its own failures.
 _MILD_FLAGS = ("--iree-opt-level=O1",)
@@ -68,19 +68,27 @@ class FlagSet:
         return ("--iree-input-type=torch", *self.of_process())
 
 
-def flag_sets(options: Options, *, keep_f64: bool) -> tuple[FlagSet, ...]:
-    """The sets to try in order; a later one is milder.
+@dataclasses.dataclass(frozen=True)
+class Traits:
+    """What flags depend on in a program.
 
-    Args:
-        options: the user's choices. ``compile_flags`` replace flags of the same name.
-        keep_f64: the program has float64 tensors. Then demotion, IREE's default, would give wrong results;
-            otherwise it is wanted, because float64 scalars computed on the host side do not compile.
+    Attributes:
+        keep_f64: it has float64 tensors. Then demotion, IREE's default, would give wrong results; otherwise it is
+            wanted, because float64 scalars computed on the host side do not compile.
+        dynamic: some shape is not known before a call.
     """
-    demotion = (f"--iree-input-demote-f64-to-f32={'false' if keep_f64 else 'true'}",)
-    fast = _flag_set("fast", (*_BASE_FLAGS, *demotion, *_FAST_FLAGS), _GLOBAL_FLAGS, options)
-    unfused = _flag_set("unfused", (*_BASE_FLAGS, *demotion, *_FAST_FLAGS, *_UNFUSED_FLAGS), _GLOBAL_FLAGS, options)
-    mild = _flag_set("mild", (*_BASE_FLAGS, *demotion, *_MILD_FLAGS), _GLOBAL_FLAGS + _MILD_GLOBAL_FLAGS, options)
-    return (fast, unfused, mild)
+
+    keep_f64: bool
+    dynamic: bool
+
+
+def flag_sets(options: Options, traits: Traits) -> tuple[FlagSet, ...]:
+    """The sets to try in order; a later one is milder. ``options.compile_flags`` replace flags of the same name."""
+    base = (*_BASE_FLAGS, f"--iree-input-demote-f64-to-f32={'false' if traits.keep_f64 else 'true'}")
+    fast = _flag_set("fast", (*base, *_FAST_FLAGS), _GLOBAL_FLAGS, options)
+    unfused = _flag_set("unfused", (*base, *_FAST_FLAGS, *_UNFUSED_FLAGS), _GLOBAL_FLAGS, options)
+    mild = _flag_set("mild", (*base, *_MILD_FLAGS), _GLOBAL_FLAGS + _MILD_GLOBAL_FLAGS, options)
+    return (unfused, mild) if traits.dynamic else (fast, unfused, mild)
 
 
 def _flag_set(name: str, session: tuple[str, ...], process_only: tuple[str, ...], options: Options) -> FlagSet:

@@ -42,7 +42,6 @@ _FOR_TRAINING = (
     aten.elu_backward,
     aten.tanh_backward,
     aten.sigmoid_backward,
-    aten.threshold_backward,
     aten.mse_loss_backward,
     aten.smooth_l1_loss_backward,
     aten.huber_loss_backward,
@@ -63,6 +62,7 @@ def decomposition_table() -> dict[Any, Callable[..., Any]]:
     table.update(get_decompositions(_FOR_TRAINING))
     table = {op: function for op, function in table.items() if _keeps_meaning(op)}
     table[aten.native_dropout.default] = _native_dropout
+    table[aten.threshold_backward.default] = _threshold_backward
     return table
 
 
@@ -87,3 +87,8 @@ def _native_dropout(input: torch.Tensor, p: float, train: bool | None) -> tuple[
     memory = torch.empty([input.shape[dim] for dim in order], dtype=torch.bool, device=input.device)
     mask = aten.bernoulli.p(memory, keep).permute(inverse(order))
     return input * mask * (0.0 if keep == 0 else 1.0 / keep), mask
+
+
+def _threshold_backward(grad_output: torch.Tensor, self: torch.Tensor, threshold: float) -> torch.Tensor:
+    # PyTorch's decomposition has the gradient's dtype, its kernel the promoted one.
+    return torch.where(self <= threshold, 0, grad_output).to(torch.result_type(grad_output, self))

@@ -9,7 +9,7 @@ import torch
 from torch._guards import detect_fake_mode
 from torch.fx import Graph, GraphModule, Node
 
-__all__ = ["call_with_meta", "copy_graph_module"]
+__all__ = ["call_with_meta", "copy_graph_module", "origin_of"]
 
 
 def copy_graph_module(gm: GraphModule) -> GraphModule:
@@ -23,11 +23,17 @@ def copy_graph_module(gm: GraphModule) -> GraphModule:
 
 
 def call_with_meta(graph: Graph, target: Any, args: tuple[Any, ...], like: Node, **kwargs: Any) -> Node:
-    """Insert a call and compute its fake value; the source location is that of ``like``."""
+    """Insert a call and compute its fake value; source location and origin are those of ``like``."""
     node = graph.call_function(target, args, kwargs)
     fake_args, fake_kwargs = torch.fx.map_arg((args, kwargs), lambda n: n.meta["val"])
     with detect_fake_mode([n.meta.get("val") for n in node.all_input_nodes]) or contextlib.nullcontext():
         node.meta["val"] = target(*fake_args, **fake_kwargs)
+    node.meta["origin"] = origin_of(like)
     if "stack_trace" in like.meta:
         node.meta["stack_trace"] = like.meta["stack_trace"]
     return node
+
+
+def origin_of(node: Node) -> str:
+    """The name of the node of the captured graph that a rewrite made ``node`` from."""
+    return str(node.meta.get("origin", node.name))

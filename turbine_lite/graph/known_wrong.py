@@ -45,17 +45,8 @@ def _reads_bool(node: Node) -> bool:
     return _argument_dtype(node) is torch.bool
 
 
-def _is_mean_or_bool(node: Node) -> bool:
-    return "mean" in node.args or _reads_bool(node)
-
-
 def _has_sample_weights(node: Node) -> bool:
     return len(node.all_input_nodes) > 3
-
-
-def _base_may_be_negative(node: Node) -> bool:
-    base = node.args[0]
-    return not isinstance(base, (int, float)) or base <= 0
 
 
 # IREE's booleans are one-bit integers: True is -1 where they are ordered, and 1 + 1 is 0 where they are added.
@@ -71,26 +62,16 @@ _BOOL_OPS = (
     "cummax.default",
     "cummin.default",
 )
-_INDEX_OF_NAN = "ignores NaN where eager finds it in IREE"
 
 KNOWN_WRONG: tuple[KnownWrong, ...] = (
-    KnownWrong("aten.atan2.default", "gives NaN for two zeros in IREE"),
     KnownWrong("aten.tan.default", "loses accuracy near its poles in IREE"),
     KnownWrong("aten.logcumsumexp.default", "overflows in IREE"),
-    KnownWrong("aten.pow.Tensor_Tensor", "gives NaN for 0 ** 0 and negative bases in IREE", _reads_float),
-    KnownWrong("aten.pow.Scalar", "gives NaN for bases that are not positive in IREE", _base_may_be_negative),
-    KnownWrong("aten.max.dim", _INDEX_OF_NAN, _reads_float),
-    KnownWrong("aten.min.dim", _INDEX_OF_NAN, _reads_float),
-    KnownWrong("aten.argmax.default", _INDEX_OF_NAN, _reads_float),
-    KnownWrong("aten.argmin.default", _INDEX_OF_NAN, _reads_float),
     KnownWrong("aten.sort.default", "does not sort NaN last, nor True after False, in IREE", _reads_float_or_bool),
     KnownWrong("aten.sort.stable", "does not sort NaN last, nor True after False, in IREE", _reads_float_or_bool),
     KnownWrong("aten.topk.default", "takes NaN for no number, and orders equal values otherwise, in IREE"),
     KnownWrong("aten._embedding_bag_forward_only.default", "ignores per_sample_weights in IREE", _has_sample_weights),
     KnownWrong("aten._embedding_bag.default", "ignores per_sample_weights in IREE", _has_sample_weights),
-    KnownWrong(
-        "aten.scatter_reduce.two", "divides wrongly for 'mean', and adds booleans modulo 2, in IREE", _is_mean_or_bool
-    ),
+    KnownWrong("aten.scatter_reduce.two", "adds booleans modulo 2 in IREE", _reads_bool),
     *(KnownWrong(f"aten.{op}", _BOOL, _reads_bool) for op in _BOOL_OPS),
 )
 

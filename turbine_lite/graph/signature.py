@@ -78,7 +78,7 @@ class Signature:
 
     def shapes_of(self) -> Callable[[Sequence[Any]], Shapes]:
         """A function from the list of arguments to the sizes and strides of the results."""
-        function: Callable[[Sequence[Any]], Shapes] = eval(self.shapes_source, {"math": math})
+        function: Callable[[Sequence[Any]], Shapes] = eval(self.shapes_source, {"math": math, "torch": torch})
         return function
 
 

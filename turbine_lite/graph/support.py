@@ -12,6 +12,7 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._pytree import tree_leaves
 
+from turbine_lite.graph.expand import is_expanded
 from turbine_lite.graph.known_wrong import why_known_wrong
 from turbine_lite.graph.source import source_line
 
@@ -92,13 +93,14 @@ def why_not(node: Node, disabled_ops: tuple[str, ...] = ()) -> Reason | None:
         return reason_for(node, "effect", "this higher-order operator has no lowering to IREE")
     if _is_disabled(target, disabled_ops):
         return reason_for(node, "disabled", "disabled by the option disabled_ops")
-    if target.namespace not in ("aten", "prims"):
+    expanded = is_expanded(node)
+    if target.namespace not in ("aten", "prims") and not expanded:
         return reason_for(node, "custom-op", "a custom operator has no lowering to IREE")
     if torch.Tag.nondeterministic_seeded in target.tags:
         return reason_for(node, "random", "random numbers must be those that eager draws")
     if target._schema.is_mutable:
         return reason_for(node, "effect", "the operator writes to its argument")
-    return _why_not_these_tensors(node) or _why_known_wrong(node)
+    return _why_not_these_tensors(node) or (None if expanded else _why_known_wrong(node))
 
 
 def _is_disabled(target: OpOverload, disabled_ops: tuple[str, ...]) -> bool:

@@ -22,6 +22,8 @@ from torch_mlir.dialects import torch as torch_dialect
 from torch_mlir.extras import fx_importer
 
 from turbine_lite.errors import CompilationError
+from turbine_lite.graph.expand import is_expanded
+from turbine_lite.graph.insertion import origin_of
 from turbine_lite.graph.rewrites import is_rewritten
 from turbine_lite.graph.support import Reason, reason_for
 from turbine_lite.mlir.entry_point import ENTRY_POINT
@@ -29,7 +31,7 @@ from turbine_lite.mlir.entry_point import ENTRY_POINT
 __all__ = ["NODE_FILE_PREFIX", "ImportedModule", "import_region", "why_not_importable"]
 
 # An operation's location is a call from the user's source line to the file ``fx/<node name>``: the first part of a
-# diagnostic then names the node.
+# diagnostic then names the node, or the node that a rewrite made it from.
 NODE_FILE_PREFIX = "fx/"
 
 
@@ -74,7 +76,8 @@ def import_region(gm: GraphModule) -> ImportedModule:
 def why_not_importable(node: Node) -> Reason | None:
     """The reason why torch-mlir's importer would not know an operator, or None."""
     target = node.target
-    if isinstance(target, OpOverload) and not is_rewritten(target) and not _is_known(target):
+    replaced = is_expanded(node) or is_rewritten(target)
+    if isinstance(target, OpOverload) and not replaced and not _is_known(target):
         return reason_for(node, "not-importable", "torch-mlir has no such operator")
     return None
 
@@ -113,7 +116,7 @@ class _LocatedContextCache(fx_importer.ContextCache):  # type: ignore[misc]  # t
     """Puts the FX node's name into the location of its operations, see NODE_FILE_PREFIX."""
 
     def get_node_location(self, node: Node) -> Any:
-        here = ir.Location.file(NODE_FILE_PREFIX + node.name, 0, 0, context=self._c)
+        here = ir.Location.file(NODE_FILE_PREFIX + origin_of(node), 0, 0, context=self._c)
         user = super().get_node_location(node)
         if user is None:
             return here

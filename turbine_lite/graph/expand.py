@@ -1,0 +1,116 @@
+"""Operators without a right lowering, written out as operators that have one.
+
+An expansion is a Python function with the operator's signature. It is traced when a region is prepared for IREE, so
+what runs in eager is never expanded. ``graph/expansions`` holds the functions by family.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._guards import detect_fake_mode
+from torch.fx import Graph, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from turbine_lite.graph.decompositions import decomposition_table
+from turbine_lite.graph.expansions import EXPANSIONS
+from turbine_lite.graph.insertion import origin_of
+
+__all__ = ["expand_operators", "is_expanded"]
+
+
+def is_expanded(node: Node) -> bool:
+    """Whether a call is replaced by its expansion before the importer sees it."""
+    return _expansion_of(node) is not None
+
+
+def expand_operators(graph: Graph) -> None:
+    """Replace all calls that have an expansion, those in expansions too, in place.
+
+    Raises:
+        Exception: whatever an expansion raises for arguments that its condition let through.
+    """
+    pending = [node for node in graph.nodes if node.op == "call_function"]
+    while pending:
+        node = pending.pop()
+        function = _expansion_of(node)
+        if function is not None:
+            pending += _expand(graph, node, function)
+
+
+def _expansion_of(node: Node) -> Callable[..., Any] | None:
+    if _is_empty(node):
+        return _nothing_of(node)
+    expansion = EXPANSIONS.get(str(node.target))
+    if expansion is None or node.meta.get("expansion_of") is node.target or not expansion.applies_to(node):
+        return None
+    return expansion.function
+
+
+def _is_empty(node: Node) -> bool:
+    """Whether the results have no elements: the compiler fails, or divides by zero, on many operators then."""
+    results = node.meta.get("val")
+    tensors = [results] if isinstance(results, torch.Tensor) else results
+    return (
+        isinstance(tensors, (list, tuple))
+        and node.target not in (operator.getitem, torch.ops.aten.full.default)
+        and all(isinstance(t, torch.Tensor) and all(isinstance(size, int) for size in t.shape) for t in tensors)
+        and not any(t.numel() for t in tensors)
+    )
+
+
+def _nothing_of(node: Node) -> Callable[..., Any]:
+    def empty(value: torch.Tensor) -> torch.Tensor:
+        return torch.full(value.shape, 0, dtype=value.dtype)
+
+    def nothing(*args: Any, **kwargs: Any) -> Any:
+        results = node.meta["val"]
+        return empty(results) if isinstance(results, torch.Tensor) else tuple(empty(value) for value in results)
+
+    return nothing
+
+
+def _expand(graph: Graph, node: Node, function: Callable[..., Any]) -> list[Node]:
+    inputs = node.all_input_nodes
+    values = [source.meta["val"] for source in inputs]
+
+    def flat(*tensors: Any) -> Any:
+        by_node = dict(zip(inputs, tensors, strict=True))
+        args, kwargs = torch.fx.map_arg((node.args, node.kwargs), by_node.__getitem__)
+        return function(*args, **kwargs)
+
+    with detect_fake_mode(values) or contextlib.nullcontext(), torch.no_grad():
+        traced = make_fx(flat, decomposition_table=decomposition_table())(*values)
+    return _inline(graph, traced.graph, node, inputs)
+
+
+def _inline(graph: Graph, body: Graph, node: Node, inputs: list[Node]) -> list[Node]:
+    placeholders = [inner for inner in body.nodes if inner.op == "placeholder"]
+    copies: dict[Node, Node] = dict(zip(placeholders, inputs, strict=True))
+    added = []
+    with graph.inserting_before(node):
+        for inner in body.nodes:
+            if inner.op == "call_function":
+                copy = copies[inner] = graph.node_copy(inner, copies.__getitem__)
+                copy.meta["origin"] = origin_of(node)
+                # An expansion may call the operator itself, with arguments for which it is right.
+                copy.meta["expansion_of"] = node.target
+                if "stack_trace" in node.meta:
+                    copy.meta["stack_trace"] = node.meta["stack_trace"]
+                added.append(copy)
+    result: Any = torch.fx.map_arg(body.output_node().args[0], copies.__getitem__)
+    if isinstance(result, Node):
+        node.replace_all_uses_with(result)
+    else:
+        for user in list(node.users):
+            assert user.target is operator.getitem
+            index = user.args[1]
+            assert isinstance(index, int)
+            user.replace_all_uses_with(result[index])
+            graph.erase_node(user)
+    graph.erase_node(node)
+    return added

@@ -1,0 +1,157 @@
+"""Element-wise operators in terms of those that IREE gets right, signs of zero and NaN included."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from turbine_lite.graph.expansions.expansion import Expansion, always, in_float32, is_not_float64, reads_float
+
+__all__ = ["EXPANSIONS", "signbit"]
+
+aten = torch.ops.aten
+
+_BITS = {
+    torch.float16: torch.int16,
+    torch.bfloat16: torch.int16,
+    torch.float32: torch.int32,
+    torch.float64: torch.int64,
+}
+
+
+def _broadcast(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    shape = torch.broadcast_shapes(a.shape, b.shape)  # type: ignore[no-untyped-call]
+    return a.expand(shape), b.expand(shape)
+
+
+def _bits(x: Tensor) -> Tensor:
+    """The same bytes as integers. IREE's compiler crashes on those of a tensor without dimensions."""
+    return x.reshape(-1).view(_BITS[x.dtype]).reshape(x.shape)
+
+
+def _from_bits(bits: Tensor, dtype: torch.dtype) -> Tensor:
+    return bits.reshape(-1).view(dtype).reshape(bits.shape)
+
+
+def signbit(x: Tensor) -> Tensor:
+    """Whether the sign is negative, that of zeros and NaN too."""
+    if not x.dtype.is_floating_point:
+        return x < 0 if x.dtype is not torch.bool else torch.zeros_like(x)
+    return _bits(x) < 0
+
+
+def _copysign(x: Tensor, sign: Tensor | float) -> Tensor:
+    dtype = torch.result_type(x, sign)
+    if not dtype.is_floating_point:
+        dtype = torch.get_default_dtype()
+    magnitude = x.to(dtype).abs()
+    if not isinstance(sign, Tensor):
+        return -magnitude if math.copysign(1.0, sign) < 0 else magnitude + torch.zeros_like(magnitude)
+    return torch.where(signbit(sign), -magnitude, magnitude)
+
+
+@in_float32
+def _log10(x: Tensor) -> Tensor:
+    return x.log() * (1 / math.log(10))
+
+
+@in_float32
+def _hypot(a: Tensor, b: Tensor) -> Tensor:
+    a, b = a.abs(), b.abs()
+    large, small = torch.maximum(a, b), torch.minimum(a, b)
+    ratio = torch.where(large == 0, 0.0, small / large)
+    result = large * (1 + ratio * ratio).sqrt()
+    return torch.where(a.isinf() | b.isinf(), math.inf, result)
+
+
+@in_float32
+def _atan2(y: Tensor, x: Tensor) -> Tensor:
+    # The quotient is meaningless for two zeros and two infinities; the angles are those of (1 or 0, 1).
+    y, x = _broadcast(y, x)
+    zeros, infinities = (y == 0) & (x == 0), y.isinf() & x.isinf()
+    x = torch.where(zeros | infinities, _copysign(torch.ones_like(x), x), x)
+    y = torch.where(infinities, _copysign(torch.ones_like(y), y), y)
+    angle = torch.atan2(y.abs(), x)  # in the upper half plane, where no sign of zero matters but that of x
+    angle = torch.where((y == 0) & signbit(x), math.pi, angle)
+    angle = torch.where(y.isnan() | x.isnan(), math.nan, angle)
+    return torch.where(signbit(y), -angle, angle)
+
+
+def _angle(x: Tensor) -> Tensor:
+    if not x.dtype.is_floating_point:
+        x = x.to(torch.float32)
+    return torch.where(x.isnan(), x, torch.where(x < 0, math.pi, 0.0).to(x.dtype))
+
+
+def _fmax(a: Tensor, b: Tensor) -> Tensor:
+    return torch.where(a.isnan(), b, torch.where(b.isnan(), a, torch.maximum(a, b)))
+
+
+def _fmin(a: Tensor, b: Tensor) -> Tensor:
+    return torch.where(a.isnan(), b, torch.where(b.isnan(), a, torch.minimum(a, b)))
+
+
+def _nextafter(x: Tensor, towards: Tensor) -> Tensor:
+    x, towards = _broadcast(x, towards)
+    bits = _bits(x)
+    away_from_zero = (towards > x) == (x > 0)
+    moved = _from_bits(torch.where(away_from_zero, bits + 1, bits - 1), x.dtype)
+    tiny = _from_bits(torch.ones_like(bits), x.dtype)
+    moved = torch.where(x == 0, torch.where(towards > 0, tiny, -tiny), moved)
+    moved = torch.where(x == towards, towards, moved)
+    return torch.where(x.isnan() | towards.isnan(), math.nan, moved)
+
+
+def _pow(base: Tensor, exponent: Tensor) -> Tensor:
+    dtype = torch.result_type(base, exponent)
+    result = (
+        _real_pow(base.to(torch.float32), exponent.to(torch.float32))
+        if (dtype in (torch.float16, torch.bfloat16))
+        else _real_pow(base.to(dtype), exponent.to(dtype))
+    )
+    return result.to(dtype)
+
+
+def _real_pow(base: Tensor, exponent: Tensor) -> Tensor:
+    """IREE's power for positive bases, and the other cases of IEEE 754's ``pow`` around it."""
+    base, exponent = _broadcast(base, exponent)
+    magnitude = base.abs()
+    is_zero, is_infinite = magnitude == 0, magnitude.isinf()
+    is_regular = ~(is_zero | is_infinite)
+    result = torch.pow(torch.where(is_regular, magnitude, 1.0), exponent)
+    vanishes = torch.where(is_zero, exponent > 0, exponent < 0)
+    result = torch.where(is_regular, result, torch.where(vanishes, 0.0, math.inf))
+    # An infinite exponent is an even integer.
+    is_integer = (exponent.floor() == exponent) | exponent.isinf()
+    half = exponent * 0.5
+    is_odd = is_integer & (half.floor() != half) & ~exponent.isinf()
+    result = torch.where(signbit(base) & is_odd, -result, result)
+    result = torch.where((base < 0) & ~is_integer & ~base.isinf(), math.nan, result)
+    infinite_exponent = torch.where((magnitude > 1) == (exponent > 0), math.inf, 0.0)
+    result = torch.where(exponent.isinf() & (magnitude != 1), infinite_exponent, result)
+    result = torch.where(exponent.isinf() & (magnitude == 1), 1.0, result)
+    result = torch.where(base.isnan() | exponent.isnan(), math.nan, result)
+    return torch.where((exponent == 0) | (base == 1), 1.0, result)
+
+
+def _scalar_pow(base: float, exponent: Tensor) -> Tensor:
+    dtype = torch.result_type(base, exponent)
+    return _pow(torch.full_like(exponent, base, dtype=dtype), exponent.to(dtype))
+
+
+EXPANSIONS = {
+    aten.signbit.default: Expansion(signbit, always),
+    aten.copysign.Tensor: Expansion(_copysign, always),
+    aten.copysign.Scalar: Expansion(_copysign, always),
+    aten.log10.default: Expansion(_log10, always),
+    aten.hypot.default: Expansion(_hypot, always),
+    aten.atan2.default: Expansion(_atan2, always),
+    aten.angle.default: Expansion(_angle, always),
+    aten.fmax.default: Expansion(_fmax, reads_float),
+    aten.fmin.default: Expansion(_fmin, reads_float),
+    aten.nextafter.default: Expansion(_nextafter, is_not_float64),
+    aten.pow.Tensor_Tensor: Expansion(_pow, lambda node: node.meta["val"].is_floating_point()),
+    aten.pow.Scalar: Expansion(_scalar_pow, lambda node: node.meta["val"].is_floating_point()),
+}

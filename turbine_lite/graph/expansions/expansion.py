@@ -1,0 +1,61 @@
+"""What an expansion is, and the conditions that several of them share."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+__all__ = ["Expansion", "always", "in_float32", "is_not_float64", "reads_float", "tensor_argument"]
+
+_NARROW = (torch.float16, torch.bfloat16)
+
+
+@dataclasses.dataclass(frozen=True)
+class Expansion:
+    """``function`` replaces the calls of an operator that ``applies_to`` holds for."""
+
+    function: Callable[..., Any]
+    applies_to: Callable[[Node], bool]
+
+
+def always(node: Node) -> bool:
+    """For expansions that hold for all arguments."""
+    return True
+
+
+def tensor_argument(node: Node) -> torch.Tensor:
+    """The fake value of the first tensor that a call reads."""
+    values = (argument.meta.get("val") for argument in node.all_input_nodes)
+    return next(value for value in values if isinstance(value, torch.Tensor))
+
+
+def reads_float(node: Node) -> bool:
+    """Whether the first tensor is of floating point."""
+    return tensor_argument(node).is_floating_point()
+
+
+def is_not_float64(node: Node) -> bool:
+    """For expansions whose approximation is good to float32's precision."""
+    value = node.meta["val"]
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.float32, *_NARROW)
+
+
+def in_float32(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Compute in float32 what is asked for in float16 or bfloat16, or of integers."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> torch.Tensor:
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        dtype = functools.reduce(torch.promote_types, (t.dtype for t in tensors))
+        if not dtype.is_floating_point:
+            dtype = torch.float32
+        wide = torch.float32 if dtype in _NARROW else dtype
+        result = function(*(arg.to(wide) if isinstance(arg, torch.Tensor) else arg for arg in args), **kwargs)
+        return result.to(dtype)
+
+    return wrapped

@@ -1,0 +1,104 @@
+"""Reductions and searches: NaN as eager sees it, tensors without dimensions, distances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+
+from turbine_lite.graph.expansions.expansion import Expansion, always, reads_float, tensor_argument
+
+__all__ = ["EXPANSIONS"]
+
+aten = torch.ops.aten
+
+
+def _index_of_extreme(plain: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """argmax and argmin that stop at the first NaN, as eager does and IREE does not."""
+
+    def index_of(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        if x.dim() == 0:
+            return torch.zeros_like(x, dtype=torch.int64)
+        if dim is None:
+            result = index_of(x.reshape(-1), 0)
+            return result.reshape([1] * x.dim()) if keepdim else result
+        is_nan = x.isnan()
+        first_nan = is_nan.to(torch.int32).argmax(dim, keepdim)
+        return torch.where(is_nan.any(dim, keepdim), first_nan, plain(x, dim, keepdim))
+
+    return index_of
+
+
+_argmax = _index_of_extreme(torch.argmax)
+_argmin = _index_of_extreme(torch.argmin)
+
+
+def _value_and_index(index_of: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, Tensor]]:
+    def extreme(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+        if x.dim() == 0:
+            return x.clone(), torch.zeros_like(x, dtype=torch.int64)
+        index = index_of(x, dim, True)
+        value = x.gather(dim, index)
+        return (value, index) if keepdim else (value.squeeze(dim), index.squeeze(dim))
+
+    return extreme
+
+
+def _has_no_dimension(node: Node) -> bool:
+    return tensor_argument(node).dim() == 0
+
+
+def _of_scalar(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    return x.clone()
+
+
+def _distance(difference: Tensor, p: float, dim: int) -> Tensor:
+    size = difference.abs()
+    if p == 0:
+        return (size != 0).to(size.dtype).sum(dim)
+    if p == 1:
+        return size.sum(dim)
+    if p == 2:
+        return (size * size).sum(dim).sqrt()
+    if p == float("inf"):
+        return size.amax(dim)
+    return size.pow(p).sum(dim).pow(1 / p)
+
+
+def _cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None = None) -> Tensor:
+    return _distance(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
+
+
+def _is_never_empty(node: Node) -> bool:
+    return all(
+        isinstance(size, int) and size > 0 for argument in node.all_input_nodes for size in argument.meta["val"].shape
+    )
+
+
+def _dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
+    difference = a - b
+    return _distance(difference.reshape(-1), p, 0)
+
+
+def _addmv(bias: Tensor, matrix: Tensor, vector: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    product = matrix.mv(vector) if alpha == 1 else matrix.mv(vector) * alpha
+    if beta == 0:  # then bias is not read: it may be NaN
+        return product
+    return product + (bias if beta == 1 else bias * beta)
+
+
+EXPANSIONS = {
+    aten.argmax.default: Expansion(_argmax, reads_float),
+    aten.argmin.default: Expansion(_argmin, reads_float),
+    aten.max.dim: Expansion(_value_and_index(_argmax), reads_float),
+    aten.min.dim: Expansion(_value_and_index(_argmin), reads_float),
+    aten.amax.default: Expansion(_of_scalar, _has_no_dimension),
+    aten.amin.default: Expansion(_of_scalar, _has_no_dimension),
+    aten.cumsum.default: Expansion(lambda x, dim, dtype=None: x.to(dtype or x.dtype), _has_no_dimension),
+    aten._cdist_forward.default: Expansion(_cdist, _is_never_empty),
+    aten.dist.default: Expansion(_dist, _is_never_empty),
+    aten.addmv.default: Expansion(_addmv, always),
+}

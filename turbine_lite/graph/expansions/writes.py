@@ -1,0 +1,167 @@
+"""Scatters, padding, and the copies and writes that go through a view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+
+from turbine_lite.graph.expansions.expansion import Expansion, always, tensor_argument
+
+__all__ = ["EXPANSIONS"]
+
+aten = torch.ops.aten
+
+
+def _written_through(x: Tensor, source: Tensor, view: Callable[[Tensor], Tensor]) -> Tensor:
+    """``x`` with ``source`` at the elements that ``view`` selects."""
+    index = view(torch.arange(x.numel(), device=x.device).reshape(x.shape))
+    values = source.expand(index.shape).reshape(-1)
+    return x.reshape(-1).index_put((index.reshape(-1),), values).reshape(x.shape)
+
+
+def _diagonal_scatter(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    return _written_through(x, source, lambda t: torch.diagonal(t, offset, dim1, dim2))
+
+
+def _strided_index(size: Sequence[int], stride: Sequence[int], offset: int, device: torch.device) -> Tensor:
+    index = torch.full([1] * len(size), offset, dtype=torch.int64, device=device)
+    for dim, (length, step) in enumerate(zip(size, stride, strict=True)):
+        shape = [-1 if d == dim else 1 for d in range(len(size))]
+        index = index + (torch.arange(length, device=device) * step).reshape(shape)
+    return index
+
+
+def _as_strided_scatter(
+    x: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    index = _strided_index(size, stride, storage_offset or 0, x.device)
+    return x.reshape(-1).index_put((index.reshape(-1),), source.reshape(-1)).reshape(x.shape)
+
+
+def _as_strided_copy(
+    x: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    return x.reshape(-1)[_strided_index(size, stride, storage_offset or 0, x.device)]
+
+
+def _has_rows(node: Node) -> bool:
+    """Whether the memory of the first tensor is its elements in row-major order."""
+    value = tensor_argument(node)
+    static = all(isinstance(size, int) for size in value.shape)
+    return static and value.is_contiguous() and value.storage_offset() == 0
+
+
+def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    flat = x.reshape(-1).index_put((index.reshape(-1),), source.reshape(-1), accumulate)
+    return flat.reshape(x.shape)
+
+
+def _scatter_mean(x: Tensor, dim: int, index: Tensor, source: Tensor, include_self: bool) -> Tensor:
+    # What is counted are floats, as a division of integers by floats rounds where eager's rounds down.
+    ones = torch.ones_like(source)
+    base = x if include_self else torch.zeros_like(x)
+    total = base.scatter_add(dim, index, source)
+    start = torch.ones_like(x) if include_self else torch.zeros_like(x)
+    count = start.scatter_add(dim, index, ones)
+    divisor = count.clamp_min(1)
+    mean = total / divisor if x.dtype.is_floating_point else torch.div(total, divisor, rounding_mode="floor")
+    return mean if include_self else torch.where(count > 0, mean, x)
+
+
+def _scatter_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    assert reduce == "mean"
+    size = index.shape
+    source = source[tuple(slice(0, length) for length in size)]
+    return _scatter_mean(x, dim, index, source, include_self)
+
+
+def _is_mean(node: Node) -> bool:
+    return "mean" in node.args and _is_regular(node)
+
+
+def _is_regular(node: Node) -> bool:
+    value = tensor_argument(node)
+    return value.dim() > 0 and value.dtype is not torch.bool
+
+
+def _index_reduce(
+    x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
+) -> Tensor:
+    dim %= x.dim()
+    shape = [-1 if d == dim else 1 for d in range(x.dim())]
+    wide = index.to(torch.int64).reshape(shape).expand(source.shape)
+    if reduce == "mean":
+        return _scatter_mean(x, dim, wide, source, include_self)
+    return x.scatter_reduce(dim, wide, source, reduce, include_self=include_self)
+
+
+_REDUCTIONS = {"add": "sum", "multiply": "prod"}
+
+
+def _scatter_with(x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: str) -> Tensor:
+    if not isinstance(source, Tensor):
+        source = torch.full(index.shape, source, dtype=x.dtype, device=x.device)
+    return x.scatter_reduce(dim, index, source, _REDUCTIONS[reduce])
+
+
+def _pad(x: Tensor, pads: Sequence[int], value: float = 0) -> Tensor:
+    # torch-mlir takes no negative padding, which cuts off.
+    for i in range(len(pads) // 2):
+        dim = x.dim() - 1 - i
+        left, right = -min(pads[2 * i], 0), -min(pads[2 * i + 1], 0)
+        if left or right:
+            x = x.narrow(dim, left, x.shape[dim] - left - right)
+    padded: Tensor = aten.constant_pad_nd.default(x, [max(pad, 0) for pad in pads], value)
+    return padded
+
+
+def _pads_negatively(node: Node) -> bool:
+    pads = node.args[1]
+    assert isinstance(pads, (list, tuple))
+    return any(isinstance(pad, int) and pad < 0 for pad in pads)
+
+
+def _gather_from_scalar(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+    return x.expand(index.shape).clone()
+
+
+def _copied(view: Callable[..., Any]) -> Expansion:
+    """The ``*_copy`` form of a view."""
+    return Expansion(view, always)
+
+
+EXPANSIONS = {
+    aten.diagonal_scatter.default: Expansion(_diagonal_scatter, _is_regular),
+    aten.as_strided_scatter.default: Expansion(_as_strided_scatter, _has_rows),
+    aten.as_strided_copy.default: Expansion(_as_strided_copy, _has_rows),
+    aten.constant_pad_nd.default: Expansion(_pad, _pads_negatively),
+    aten.gather.default: Expansion(_gather_from_scalar, lambda node: tensor_argument(node).dim() == 0),
+    aten.put.default: Expansion(_put, _is_regular),
+    aten.scatter_reduce.two: Expansion(_scatter_reduce, _is_mean),
+    aten.index_reduce.default: Expansion(_index_reduce, _is_regular),
+    aten.scatter.reduce: Expansion(_scatter_with, _is_regular),
+    aten.scatter.value_reduce: Expansion(_scatter_with, _is_regular),
+    aten.view_copy.default: _copied(aten.view.default),
+    aten.permute_copy.default: _copied(aten.permute.default),
+    aten.narrow_copy.default: _copied(aten.narrow.default),
+    aten.unbind_copy.int: _copied(aten.unbind.int),
+    aten.expand_copy.default: _copied(aten.expand.default),
+    aten.t_copy.default: _copied(aten.t.default),
+    aten.transpose_copy.int: _copied(aten.transpose.int),
+    aten.select_copy.int: _copied(aten.select.int),
+    aten.slice_copy.Tensor: _copied(aten.slice.Tensor),
+    aten.squeeze_copy.dim: _copied(aten.squeeze.dim),
+    aten.squeeze_copy.default: _copied(aten.squeeze.default),
+    aten.unsqueeze_copy.default: _copied(aten.unsqueeze.default),
+    aten.diagonal_copy.default: _copied(aten.diagonal.default),
+    aten.alias_copy.default: _copied(aten.alias.default),
+    aten.detach_copy.default: _copied(aten.detach.default),
+    aten.split_copy.Tensor: _copied(aten.split.Tensor),
+    aten.unfold_copy.default: _copied(aten.unfold.default),
+}
