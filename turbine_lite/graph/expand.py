@@ -25,7 +25,7 @@ __all__ = ["expand_operators", "is_expanded"]
 
 def is_expanded(node: Node) -> bool:
     """Whether a call is replaced by its expansion before the importer sees it."""
-    return _expansion_of(node) is not None
+    return _is_empty(node) or _expansion_of(node) is not None
 
 
 def expand_operators(graph: Graph) -> None:
@@ -37,14 +37,15 @@ def expand_operators(graph: Graph) -> None:
     pending = [node for node in graph.nodes if node.op == "call_function"]
     while pending:
         node = pending.pop()
+        if _is_empty(node):
+            _replace_by_nothing(graph, node)
+            continue
         function = _expansion_of(node)
         if function is not None:
             pending += _expand(graph, node, function)
 
 
 def _expansion_of(node: Node) -> Callable[..., Any] | None:
-    if _is_empty(node):
-        return _nothing_of(node)
     expansion = EXPANSIONS.get(str(node.target))
     if expansion is None or node.meta.get("expansion_of") is node.target or not expansion.applies_to(node):
         return None
@@ -63,15 +64,29 @@ def _is_empty(node: Node) -> bool:
     )
 
 
-def _nothing_of(node: Node) -> Callable[..., Any]:
-    def empty(value: torch.Tensor) -> torch.Tensor:
-        return torch.full(value.shape, 0, dtype=value.dtype)
+def _replace_by_nothing(graph: Graph, node: Node) -> None:
+    def empty(value: torch.Tensor) -> Node:
+        result = graph.call_function(torch.ops.aten.full.default, (list(value.shape), 0), {"dtype": value.dtype})
+        result.meta = {"val": value, "origin": origin_of(node)}
+        return result
 
-    def nothing(*args: Any, **kwargs: Any) -> Any:
-        results = node.meta["val"]
-        return empty(results) if isinstance(results, torch.Tensor) else tuple(empty(value) for value in results)
+    value = node.meta["val"]
+    with graph.inserting_before(node):
+        _replace(graph, node, empty(value) if isinstance(value, torch.Tensor) else [empty(item) for item in value])
 
-    return nothing
+
+def _replace(graph: Graph, node: Node, result: Any) -> None:
+    """Put a node, or one for each of several results, in the place of ``node``."""
+    if isinstance(result, Node):
+        node.replace_all_uses_with(result)
+    else:
+        for user in list(node.users):
+            assert user.target is operator.getitem
+            index = user.args[1]
+            assert isinstance(index, int)
+            user.replace_all_uses_with(result[index])
+            graph.erase_node(user)
+    graph.erase_node(node)
 
 
 def _expand(graph: Graph, node: Node, function: Callable[..., Any]) -> list[Node]:
@@ -102,15 +117,5 @@ def _inline(graph: Graph, body: Graph, node: Node, inputs: list[Node]) -> list[N
                 if "stack_trace" in node.meta:
                     copy.meta["stack_trace"] = node.meta["stack_trace"]
                 added.append(copy)
-    result: Any = torch.fx.map_arg(body.output_node().args[0], copies.__getitem__)
-    if isinstance(result, Node):
-        node.replace_all_uses_with(result)
-    else:
-        for user in list(node.users):
-            assert user.target is operator.getitem
-            index = user.args[1]
-            assert isinstance(index, int)
-            user.replace_all_uses_with(result[index])
-            graph.erase_node(user)
-    graph.erase_node(node)
+    _replace(graph, node, torch.fx.map_arg(body.output_node().args[0], copies.__getitem__))
     return added

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from turbine_lite.graph.expansions import bessel, elementwise, pooling, quantized, reductions, special, writes
+from turbine_lite.graph.expansions import bessel, elementwise, pooling, quantized, reductions, special, sums, writes
 from turbine_lite.graph.expansions.expansion import Expansion
 
 __all__ = ["EXPANSIONS", "Expansion"]
@@ -10,6 +10,6 @@ __all__ = ["EXPANSIONS", "Expansion"]
 # By the operator's name, such as "aten.erfc.default".
 EXPANSIONS: dict[str, Expansion] = {
     str(op): expansion
-    for family in (elementwise, special, bessel, reductions, pooling, writes, quantized)
+    for family in (elementwise, special, bessel, reductions, sums, pooling, writes, quantized)
     for op, expansion in family.EXPANSIONS.items()
 }
