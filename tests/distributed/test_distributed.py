@@ -1,0 +1,54 @@
+"""Training on several ranks over gloo: each case of ``worker.py`` under torchrun, in processes of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WORKER = Path(__file__).with_name("worker.py")
+CASES = ("ddp", "fsdp", "fsdp_whole", "in_graph")
+TIMEOUT = 900.0  # two cores that other tests use as well
+
+
+def run(case: str, ranks: int, directory: Path) -> None:
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "MASTER_ADDR": "localhost",
+        # Ranks import this installation, not what lies in the working directory.
+        "PYTHONSAFEPATH": "1",
+    }
+    process = subprocess.Popen(
+        [*torchrun, str(WORKER), case],
+        cwd=directory,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # torchrun ends its ranks
+        output, _ = process.communicate(timeout=60)
+        pytest.fail(f"{case} on {ranks} ranks took more than {TIMEOUT} s:\n{output}")
+    assert process.returncode == 0, output
+    lines = output.splitlines()
+    assert lines[lines.index("finished") :] == ["finished"] * ranks, output
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_ranks(case, tmp_path):
+    run(case, 2, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", CASES)
+def test_four_ranks(case, tmp_path):
+    run(case, 4, tmp_path)
