@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.fx import Node
 
 from turbine_lite.graph.expansions.expansion import Expansion, always, in_float32, is_not_float64, reads_float
 
@@ -141,6 +142,11 @@ def _scalar_pow(base: float, exponent: Tensor) -> Tensor:
     return _pow(torch.full_like(exponent, base, dtype=dtype), exponent.to(dtype))
 
 
+def _needs_real_pow(node: Node) -> bool:
+    base = node.args[0]
+    return node.meta["val"].is_floating_point() and not (isinstance(base, (int, float)) and base > 0)
+
+
 EXPANSIONS = {
     aten.signbit.default: Expansion(signbit, always),
     aten.copysign.Tensor: Expansion(_copysign, always),
@@ -153,5 +159,5 @@ EXPANSIONS = {
     aten.fmin.default: Expansion(_fmin, reads_float),
     aten.nextafter.default: Expansion(_nextafter, is_not_float64),
     aten.pow.Tensor_Tensor: Expansion(_pow, lambda node: node.meta["val"].is_floating_point()),
-    aten.pow.Scalar: Expansion(_scalar_pow, lambda node: node.meta["val"].is_floating_point()),
+    aten.pow.Scalar: Expansion(_scalar_pow, _needs_real_pow),
 }
