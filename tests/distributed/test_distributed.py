@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+# Minutes, and as many processes as ranks.
+pytestmark = pytest.mark.full
+
 WORKER = Path(__file__).with_name("worker.py")
 CASES = ("ddp", "fsdp", "fsdp_whole", "in_graph")
 TIMEOUT = 900.0  # two cores that other tests use as well
