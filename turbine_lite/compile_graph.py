@@ -140,7 +140,8 @@ class _GraphCompiler:
     def _blame(self, region: GraphModule, error: CompilationError) -> bool:
         """Remember the calls that a failed compilation is due to; False if none can be named.
 
-        A call may have been named before, by a region beside this one that was cut from the same graph.
+        A call may have been named before, by a region beside this one that was cut from the same graph. Compiling
+        again comes to an end nevertheless: each blamed call leaves the region.
         """
         found = blamed_calls(region, error, self.options)
         self.blamed.update(found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import operator
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -85,7 +86,12 @@ def blamed_calls(region: GraphModule, error: CompilationError, options: Options)
 
 
 def _calls(region: GraphModule) -> Iterator[Node]:
-    return (node for node in region.graph.nodes if node.op == "call_function" and "val" in node.meta)
+    """What can be blamed: an item of a result runs where its producer does, so blaming it would move nothing."""
+    return (
+        node
+        for node in region.graph.nodes
+        if node.op == "call_function" and node.target is not operator.getitem and "val" in node.meta
+    )
 
 
 def _fails_alone(region: GraphModule, node: Node, options: Options, *, compile_too: bool) -> str | None:
