@@ -40,6 +40,12 @@ def test_binary(function):
     assert_same(compiled(lambda a, b: function(a, b))(a, zero), function(a, zero))
 
 
+@pytest.mark.parametrize("function", [torch.hypot, torch.atan2, torch.pow], ids=lambda f: f.__name__)
+def test_a_float64_scalar_does_not_widen_a_float32_tensor(function):
+    scalar = torch.tensor(2.0, dtype=torch.float64)
+    assert_same(compiled(lambda a, b: function(a, b))(FINITE, scalar), function(FINITE, scalar))
+
+
 @pytest.mark.parametrize("function", [torch.argmax, torch.argmin, torch.max, torch.min], ids=lambda f: f.__name__)
 def test_extremes_find_nan(function):
     x = torch.randn(4, 6)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 import torch
 from torch.fx import Node
 
+from turbine_lite.graph.expansions.expansion import reads_float, tensor_argument
+
 __all__ = ["KNOWN_WRONG", "KnownWrong", "why_known_wrong"]
 
 
@@ -25,24 +27,12 @@ class KnownWrong:
     versions: str = "IREE 3.13.0, torch-mlir 20261001"
 
 
-def _reads_float(node: Node) -> bool:
-    return _argument_dtype(node).is_floating_point
-
-
-def _argument_dtype(node: Node) -> torch.dtype:
-    for argument in node.all_input_nodes:
-        value = argument.meta.get("val")
-        if isinstance(value, torch.Tensor):
-            return value.dtype
-    return torch.float32
-
-
 def _reads_float_or_bool(node: Node) -> bool:
-    return _reads_float(node) or _reads_bool(node)
+    return reads_float(node) or _reads_bool(node)
 
 
 def _reads_bool(node: Node) -> bool:
-    return _argument_dtype(node) is torch.bool
+    return tensor_argument(node).dtype is torch.bool
 
 
 def _has_sample_weights(node: Node) -> bool:

@@ -99,28 +99,25 @@ def specialize_signature(graph: Graph) -> Signature:
 
 def dense_order(tensor: torch.Tensor) -> tuple[int, ...] | None:
     """The permutation after which the tensor is dense and row-major; None if that is the identity or there is none."""
-    sizes, strides = [_hint(n) for n in tensor.shape], [_hint(n) for n in tensor.stride()]
-    # Dimensions of size 1 have arbitrary strides: they stay where a row-major tensor would have them.
-    order = sorted(range(len(sizes)), key=lambda d: (-strides[d], d))
-    moving = [d for d in order if sizes[d] != 1]
-    if moving == sorted(moving) or 0 in sizes:
+    moving = _dims_in_memory(tensor)
+    if moving is None or moving == sorted(moving):
         return None
+    # Dimensions of size 1 have arbitrary strides.
+    return (*moving, *(dim for dim in range(tensor.dim()) if dim not in moving))
+
+
+def _dims_in_memory(tensor: torch.Tensor) -> list[int] | None:
+    """The dimensions of more than one element, the slowest first; None if the tensor has gaps or overlaps."""
+    sizes, strides = [_hint(n) for n in tensor.shape], [_hint(n) for n in tensor.stride()]
+    if 0 in sizes:
+        return []
+    moving = sorted((d for d in range(len(sizes)) if sizes[d] != 1), key=lambda d: (-strides[d], d))
     expected = 1
     for dim in reversed(moving):
         if strides[dim] != expected:
             return None
         expected *= sizes[dim]
-    return (*moving, *(d for d in range(len(sizes)) if sizes[d] == 1))
-
-
-def _is_row_major(tensor: torch.Tensor) -> bool:
-    sizes, strides = [_hint(n) for n in tensor.shape], [_hint(n) for n in tensor.stride()]
-    expected = 1
-    for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
-        if size != 1 and stride != expected:
-            return 0 in sizes
-        expected *= size
-    return True
+    return moving
 
 
 def _hint(number: int | torch.SymInt) -> int:
@@ -162,7 +159,7 @@ def _dense_output(graph: Graph, results: list[Node], index: int, output: Node) -
     node = results[index]
     value = node.meta["val"]
     order = dense_order(value)
-    if order is None and not _is_row_major(value):
+    if _dims_in_memory(value) is None:
         raise UnsupportedError(
             f"result {node.name} of a compiled region has gaps or overlaps: strides {value.stride()}"
         )

@@ -22,11 +22,6 @@ _BITS = {
 }
 
 
-def _broadcast(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    shape = torch.broadcast_shapes(a.shape, b.shape)  # type: ignore[no-untyped-call]
-    return a.expand(shape), b.expand(shape)
-
-
 def _bits(x: Tensor) -> Tensor:
     """The same bytes as integers. IREE's compiler crashes on those of a tensor without dimensions."""
     return x.reshape(-1).view(_BITS[x.dtype]).reshape(x.shape)
@@ -49,7 +44,7 @@ def _copysign(x: Tensor, sign: Tensor | float) -> Tensor:
         dtype = torch.get_default_dtype()
     magnitude = x.to(dtype).abs()
     if not isinstance(sign, Tensor):
-        return -magnitude if math.copysign(1.0, sign) < 0 else magnitude + torch.zeros_like(magnitude)
+        return -magnitude if math.copysign(1.0, sign) < 0 else magnitude
     return torch.where(signbit(sign), -magnitude, magnitude)
 
 
@@ -70,7 +65,7 @@ def _hypot(a: Tensor, b: Tensor) -> Tensor:
 @in_float32
 def _atan2(y: Tensor, x: Tensor) -> Tensor:
     # The quotient is meaningless for two zeros and two infinities; the angles are those of (1 or 0, 1).
-    y, x = _broadcast(y, x)
+    y, x = aten.broadcast_tensors.default([y, x])
     zeros, infinities = (y == 0) & (x == 0), y.isinf() & x.isinf()
     x = torch.where(zeros | infinities, _copysign(torch.ones_like(x), x), x)
     y = torch.where(infinities, _copysign(torch.ones_like(y), y), y)
@@ -95,7 +90,7 @@ def _fmin(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _nextafter(x: Tensor, towards: Tensor) -> Tensor:
-    x, towards = _broadcast(x, towards)
+    x, towards = aten.broadcast_tensors.default([x, towards])
     bits = _bits(x)
     away_from_zero = (towards > x) == (x > 0)
     moved = _from_bits(torch.where(away_from_zero, bits + 1, bits - 1), x.dtype)
@@ -105,19 +100,10 @@ def _nextafter(x: Tensor, towards: Tensor) -> Tensor:
     return torch.where(x.isnan() | towards.isnan(), math.nan, moved)
 
 
+@in_float32
 def _pow(base: Tensor, exponent: Tensor) -> Tensor:
-    dtype = torch.result_type(base, exponent)
-    result = (
-        _real_pow(base.to(torch.float32), exponent.to(torch.float32))
-        if (dtype in (torch.float16, torch.bfloat16))
-        else _real_pow(base.to(dtype), exponent.to(dtype))
-    )
-    return result.to(dtype)
-
-
-def _real_pow(base: Tensor, exponent: Tensor) -> Tensor:
     """IREE's power for positive bases, and the other cases of IEEE 754's ``pow`` around it."""
-    base, exponent = _broadcast(base, exponent)
+    base, exponent = aten.broadcast_tensors.default([base, exponent])
     magnitude = base.abs()
     is_zero, is_infinite = magnitude == 0, magnitude.isinf()
     is_regular = ~(is_zero | is_infinite)

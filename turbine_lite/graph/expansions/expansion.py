@@ -10,9 +10,22 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-__all__ = ["Expansion", "always", "in_float32", "is_not_float64", "reads_float", "tensor_argument"]
+__all__ = [
+    "NARROW",
+    "Condition",
+    "Expansion",
+    "always",
+    "has_no_dimension",
+    "in_float32",
+    "is_not_float64",
+    "reads_float",
+    "tensor_argument",
+]
 
-_NARROW = (torch.float16, torch.bfloat16)
+# What eager computes in float32 and rounds.
+NARROW = (torch.float16, torch.bfloat16)
+
+Condition = Callable[[Node], bool]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +33,7 @@ class Expansion:
     """``function`` replaces the calls of an operator that ``applies_to`` holds for."""
 
     function: Callable[..., Any]
-    applies_to: Callable[[Node], bool]
+    applies_to: Condition
 
 
 def always(node: Node) -> bool:
@@ -39,22 +52,27 @@ def reads_float(node: Node) -> bool:
     return tensor_argument(node).is_floating_point()
 
 
+def has_no_dimension(node: Node) -> bool:
+    """Whether the first tensor is a scalar."""
+    return tensor_argument(node).dim() == 0
+
+
 def is_not_float64(node: Node) -> bool:
     """For expansions whose approximation is good to float32's precision."""
     value = node.meta["val"]
-    return isinstance(value, torch.Tensor) and value.dtype in (torch.float32, *_NARROW)
+    return isinstance(value, torch.Tensor) and value.dtype in (torch.float32, *NARROW)
 
 
 def in_float32(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """Compute in float32 what is asked for in float16 or bfloat16, or of integers."""
+    """Compute in float32 what is asked for in float16 or bfloat16, or of integers; for one or two tensors."""
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> torch.Tensor:
         tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
-        dtype = functools.reduce(torch.promote_types, (t.dtype for t in tensors))
+        dtype = torch.result_type(tensors[0], tensors[-1])
         if not dtype.is_floating_point:
             dtype = torch.float32
-        wide = torch.float32 if dtype in _NARROW else dtype
+        wide = torch.float32 if dtype in NARROW else dtype
         result = function(*(arg.to(wide) if isinstance(arg, torch.Tensor) else arg for arg in args), **kwargs)
         return result.to(dtype)
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
 from torch.fx import Node
 from torch.nn import functional as F
 
-from turbine_lite.graph.expansions.expansion import Expansion, tensor_argument
+from turbine_lite.graph.expansions.expansion import NARROW, Condition, Expansion, tensor_argument
 
 __all__ = ["EXPANSIONS"]
 
@@ -23,22 +24,30 @@ _MOST_TAPS = 64
 
 
 class _Window:
-    """A pooling window over the last dimensions of ``x``."""
+    """A pooling window over the last ``rank`` dimensions of a tensor; ``out`` says how many there are of it."""
 
     def __init__(
         self,
         x: Tensor,
+        rank: int,
         kernel: Sequence[int],
         stride: Sequence[int],
         padding: Sequence[int],
         dilation: Sequence[int],
-        out: Sequence[int],
+        ceil_mode: bool,
     ) -> None:
-        rank = len(out)
         self.kernel, self.dilation = _of_length(kernel, rank), _of_length(dilation, rank)
         self.stride = _of_length(stride, rank) if stride else self.kernel
         self.padding = _of_length(padding, rank)
-        self.sizes, self.out = x.shape[-rank:], out
+        self.sizes = x.shape[-rank:]
+        self.out = [self._count(i, ceil_mode) for i in range(rank)]
+
+    def _count(self, i: int, ceil_mode: bool) -> int:
+        stride, padding = self.stride[i], self.padding[i]
+        span = self.sizes[i] + 2 * padding - self.dilation[i] * (self.kernel[i] - 1) - 1
+        count = (span + (stride - 1 if ceil_mode else 0)) // stride + 1
+        # The last window must begin inside of the tensor or its left padding.
+        return count - 1 if ceil_mode and (count - 1) * stride >= self.sizes[i] + padding else count
 
     def padded(self, x: Tensor, value: float) -> Tensor:
         """``x`` with room for every tap; ceil_mode lets the last windows reach beyond the padding."""
@@ -79,7 +88,7 @@ def _lowest(dtype: torch.dtype) -> float:
     return -math.inf if dtype.is_floating_point else torch.iinfo(dtype).min
 
 
-def _max_pool(rank: int) -> object:
+def _max_pool(rank: int) -> Callable[..., tuple[Tensor, Tensor]]:
     def max_pool(
         x: Tensor,
         kernel: Sequence[int],
@@ -88,15 +97,12 @@ def _max_pool(rank: int) -> object:
         dilation: Sequence[int] = (1,),
         ceil_mode: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        dilations = _of_length(dilation, rank)
-        out = _output_sizes(x, kernel, stride, padding, dilations, ceil_mode, rank)
-        window = _Window(x, kernel, stride, padding, dilations, out)
+        window = _Window(x, rank, kernel, stride, padding, dilation, ceil_mode)
         starts = [window.starts(i, x.device) for i in range(rank)]
         # Eager begins with the first tap inside of the tensor, and goes on to larger values and to NaN.
         inside = [s + ((d - 1 - s) // d).clamp_min(0) * d for s, d in zip(starts, window.dilation, strict=True)]
-        index = window.flat_index(inside).expand(out)
-        best = torch.full([*x.shape[:-rank], *out], _lowest(x.dtype), dtype=x.dtype, device=x.device)
-        index = index.expand(best.shape)
+        best = torch.full([*x.shape[:-rank], *window.out], _lowest(x.dtype), dtype=x.dtype, device=x.device)
+        index = window.flat_index(inside).expand(best.shape)
         for offset, values in window.taps(window.padded(x, _lowest(x.dtype))):
             taken = values > best
             if x.dtype.is_floating_point:
@@ -109,29 +115,7 @@ def _max_pool(rank: int) -> object:
     return max_pool
 
 
-def _output_sizes(
-    x: Tensor,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    ceil_mode: bool,
-    rank: int,
-) -> list[int]:
-    kernel, padding = _of_length(kernel, rank), _of_length(padding, rank)
-    stride = _of_length(stride, rank) if stride else kernel
-    sizes = []
-    for i in range(rank):
-        span = x.shape[i - rank] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1
-        size = (span + (stride[i] - 1 if ceil_mode else 0)) // stride[i] + 1
-        # The last window must begin inside of the tensor or its left padding.
-        if ceil_mode and (size - 1) * stride[i] >= x.shape[i - rank] + padding[i]:
-            size -= 1
-        sizes.append(size)
-    return sizes
-
-
-def _avg_pool(rank: int) -> object:
+def _avg_pool(rank: int) -> Callable[..., Tensor]:
     def avg_pool(
         x: Tensor,
         kernel: Sequence[int],
@@ -141,9 +125,8 @@ def _avg_pool(rank: int) -> object:
         count_include_pad: bool = True,
         divisor_override: int | None = None,
     ) -> Tensor:
-        out = _output_sizes(x, kernel, stride, padding, [1] * rank, ceil_mode, rank)
-        window = _Window(x, kernel, stride, padding, (1,), out)
-        wide = x.to(torch.float32) if x.dtype in (torch.float16, torch.bfloat16) else x
+        window = _Window(x, rank, kernel, stride, padding, (1,), ceil_mode)
+        wide = x.to(torch.float32) if x.dtype in NARROW else x
         total = sum(values for _, values in window.taps(window.padded(wide, 0)))
         assert isinstance(total, Tensor)
         if divisor_override is not None:
@@ -181,12 +164,10 @@ def _adaptive_max_pool2d(x: Tensor, output_size: Sequence[int]) -> tuple[Tensor,
     return torch.stack(best, -1).reshape(shape), torch.stack(index, -1).reshape(shape)
 
 
-def _is_small(rank: int) -> object:
+def _is_small(rank: int) -> Condition:
     def is_small(node: Node) -> bool:
-        kernel = node.args[1]
-        assert isinstance(kernel, (list, tuple))
         sizes = tensor_argument(node).shape[-rank:]
-        taps = math.prod(_of_length(kernel, rank))  # type: ignore[arg-type]
+        taps = math.prod(_of_length(cast("Sequence[int]", node.args[1]), rank))
         return taps <= _MOST_TAPS and all(isinstance(size, int) and size > 0 for size in sizes)
 
     return is_small
@@ -199,12 +180,12 @@ def _argument(node: Node, position: int, name: str, default: object) -> object:
 def _max_pool_needs_taps(node: Node) -> bool:
     wants_index = any(user.target is operator.getitem and user.args[1] == 1 for user in node.users)
     special = bool(_argument(node, 5, "ceil_mode", False)) or tensor_argument(node).dim() == 3 or wants_index
-    return special and _is_small(2)(node)  # type: ignore[operator]
+    return special and _is_small(2)(node)
 
 
 def _avg_pool_needs_taps(node: Node) -> bool:
     special = bool(_argument(node, 4, "ceil_mode", False)) or tensor_argument(node).dim() == 3
-    return special and _is_small(2)(node)  # type: ignore[operator]
+    return special and _is_small(2)(node)
 
 
 def _has_few_cells(node: Node) -> bool:
@@ -216,9 +197,9 @@ def _has_few_cells(node: Node) -> bool:
 
 
 EXPANSIONS = {
-    aten.max_pool2d_with_indices.default: Expansion(_max_pool(2), _max_pool_needs_taps),  # type: ignore[arg-type]
-    aten.max_pool3d_with_indices.default: Expansion(_max_pool(3), _is_small(3)),  # type: ignore[arg-type]
-    aten.avg_pool2d.default: Expansion(_avg_pool(2), _avg_pool_needs_taps),  # type: ignore[arg-type]
-    aten.avg_pool3d.default: Expansion(_avg_pool(3), _is_small(3)),  # type: ignore[arg-type]
+    aten.max_pool2d_with_indices.default: Expansion(_max_pool(2), _max_pool_needs_taps),
+    aten.max_pool3d_with_indices.default: Expansion(_max_pool(3), _is_small(3)),
+    aten.avg_pool2d.default: Expansion(_avg_pool(2), _avg_pool_needs_taps),
+    aten.avg_pool3d.default: Expansion(_avg_pool(3), _is_small(3)),
     aten.adaptive_max_pool2d.default: Expansion(_adaptive_max_pool2d, _has_few_cells),
 }

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from turbine_lite.graph.expansions.expansion import Expansion
+from turbine_lite.graph.expansions.expansion import Expansion, tensor_argument
 
 __all__ = ["EXPANSIONS"]
 
@@ -38,7 +38,7 @@ def _along(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _is_float32(node: Node) -> bool:
-    value = node.args[0].meta["val"]  # type: ignore[union-attr]
+    value = tensor_argument(node)
     return value.dtype is torch.float32 or not value.is_floating_point()
 
 

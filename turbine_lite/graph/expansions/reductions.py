@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from turbine_lite.graph.expansions.expansion import Expansion, always, reads_float, tensor_argument
+from turbine_lite.graph.expansions.expansion import Expansion, always, has_no_dimension, reads_float
 
 __all__ = ["EXPANSIONS"]
 
@@ -45,10 +45,6 @@ def _value_and_index(index_of: Callable[..., Tensor]) -> Callable[..., tuple[Ten
         return (value, index) if keepdim else (value.squeeze(dim), index.squeeze(dim))
 
     return extreme
-
-
-def _has_no_dimension(node: Node) -> bool:
-    return tensor_argument(node).dim() == 0
 
 
 def _of_scalar(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
@@ -95,9 +91,9 @@ EXPANSIONS = {
     aten.argmin.default: Expansion(_argmin, reads_float),
     aten.max.dim: Expansion(_value_and_index(_argmax), reads_float),
     aten.min.dim: Expansion(_value_and_index(_argmin), reads_float),
-    aten.amax.default: Expansion(_of_scalar, _has_no_dimension),
-    aten.amin.default: Expansion(_of_scalar, _has_no_dimension),
-    aten.cumsum.default: Expansion(lambda x, dim, dtype=None: x.to(dtype or x.dtype), _has_no_dimension),
+    aten.amax.default: Expansion(_of_scalar, has_no_dimension),
+    aten.amin.default: Expansion(_of_scalar, has_no_dimension),
+    aten.cumsum.default: Expansion(lambda x, dim, dtype=None: x.to(dtype or x.dtype), has_no_dimension),
     aten._cdist_forward.default: Expansion(_cdist, _is_never_empty),
     aten.dist.default: Expansion(_dist, _is_never_empty),
     aten.addmv.default: Expansion(_addmv, always),

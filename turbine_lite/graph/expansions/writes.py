@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from turbine_lite.graph.expansions.expansion import Expansion, always, tensor_argument
+from turbine_lite.graph.expansions.expansion import Expansion, always, has_no_dimension, tensor_argument
 
 __all__ = ["EXPANSIONS"]
 
@@ -19,8 +19,7 @@ aten = torch.ops.aten
 def _written_through(x: Tensor, source: Tensor, view: Callable[[Tensor], Tensor]) -> Tensor:
     """``x`` with ``source`` at the elements that ``view`` selects."""
     index = view(torch.arange(x.numel(), device=x.device).reshape(x.shape))
-    values = source.expand(index.shape).reshape(-1)
-    return x.reshape(-1).index_put((index.reshape(-1),), values).reshape(x.shape)
+    return _put(x, index, source.expand(index.shape))
 
 
 def _diagonal_scatter(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
@@ -38,8 +37,7 @@ def _strided_index(size: Sequence[int], stride: Sequence[int], offset: int, devi
 def _as_strided_scatter(
     x: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
-    index = _strided_index(size, stride, storage_offset or 0, x.device)
-    return x.reshape(-1).index_put((index.reshape(-1),), source.reshape(-1)).reshape(x.shape)
+    return _put(x, _strided_index(size, stride, storage_offset or 0, x.device), source)
 
 
 def _as_strided_copy(
@@ -61,12 +59,9 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> 
 
 
 def _scatter_mean(x: Tensor, dim: int, index: Tensor, source: Tensor, include_self: bool) -> Tensor:
-    # What is counted are floats, as a division of integers by floats rounds where eager's rounds down.
-    ones = torch.ones_like(source)
-    base = x if include_self else torch.zeros_like(x)
-    total = base.scatter_add(dim, index, source)
-    start = torch.ones_like(x) if include_self else torch.zeros_like(x)
-    count = start.scatter_add(dim, index, ones)
+    nothing = torch.zeros_like(x)
+    total = (x if include_self else nothing).scatter_add(dim, index, source)
+    count = (torch.ones_like(x) if include_self else nothing).scatter_add(dim, index, torch.ones_like(source))
     divisor = count.clamp_min(1)
     mean = total / divisor if x.dtype.is_floating_point else torch.div(total, divisor, rounding_mode="floor")
     return mean if include_self else torch.where(count > 0, mean, x)
@@ -76,9 +71,7 @@ def _scatter_reduce(
     x: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
     assert reduce == "mean"
-    size = index.shape
-    source = source[tuple(slice(0, length) for length in size)]
-    return _scatter_mean(x, dim, index, source, include_self)
+    return _scatter_mean(x, dim, index, source[tuple(slice(0, length) for length in index.shape)], include_self)
 
 
 def _is_mean(node: Node) -> bool:
@@ -131,37 +124,37 @@ def _gather_from_scalar(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool
     return x.expand(index.shape).clone()
 
 
-def _copied(view: Callable[..., Any]) -> Expansion:
-    """The ``*_copy`` form of a view."""
-    return Expansion(view, always)
-
+# In a region nothing shares memory, so a copy of a view is the view.
+_COPIES_OF_VIEWS = {
+    aten.view_copy.default: aten.view.default,
+    aten.permute_copy.default: aten.permute.default,
+    aten.narrow_copy.default: aten.narrow.default,
+    aten.unbind_copy.int: aten.unbind.int,
+    aten.expand_copy.default: aten.expand.default,
+    aten.t_copy.default: aten.t.default,
+    aten.transpose_copy.int: aten.transpose.int,
+    aten.select_copy.int: aten.select.int,
+    aten.slice_copy.Tensor: aten.slice.Tensor,
+    aten.squeeze_copy.dim: aten.squeeze.dim,
+    aten.squeeze_copy.default: aten.squeeze.default,
+    aten.unsqueeze_copy.default: aten.unsqueeze.default,
+    aten.diagonal_copy.default: aten.diagonal.default,
+    aten.alias_copy.default: aten.alias.default,
+    aten.detach_copy.default: aten.detach.default,
+    aten.split_copy.Tensor: aten.split.Tensor,
+    aten.unfold_copy.default: aten.unfold.default,
+}
 
 EXPANSIONS = {
+    **{copy: Expansion(view, always) for copy, view in _COPIES_OF_VIEWS.items()},
     aten.diagonal_scatter.default: Expansion(_diagonal_scatter, _is_regular),
     aten.as_strided_scatter.default: Expansion(_as_strided_scatter, _has_rows),
     aten.as_strided_copy.default: Expansion(_as_strided_copy, _has_rows),
     aten.constant_pad_nd.default: Expansion(_pad, _pads_negatively),
-    aten.gather.default: Expansion(_gather_from_scalar, lambda node: tensor_argument(node).dim() == 0),
+    aten.gather.default: Expansion(_gather_from_scalar, has_no_dimension),
     aten.put.default: Expansion(_put, _is_regular),
     aten.scatter_reduce.two: Expansion(_scatter_reduce, _is_mean),
     aten.index_reduce.default: Expansion(_index_reduce, _is_regular),
     aten.scatter.reduce: Expansion(_scatter_with, _is_regular),
     aten.scatter.value_reduce: Expansion(_scatter_with, _is_regular),
-    aten.view_copy.default: _copied(aten.view.default),
-    aten.permute_copy.default: _copied(aten.permute.default),
-    aten.narrow_copy.default: _copied(aten.narrow.default),
-    aten.unbind_copy.int: _copied(aten.unbind.int),
-    aten.expand_copy.default: _copied(aten.expand.default),
-    aten.t_copy.default: _copied(aten.t.default),
-    aten.transpose_copy.int: _copied(aten.transpose.int),
-    aten.select_copy.int: _copied(aten.select.int),
-    aten.slice_copy.Tensor: _copied(aten.slice.Tensor),
-    aten.squeeze_copy.dim: _copied(aten.squeeze.dim),
-    aten.squeeze_copy.default: _copied(aten.squeeze.default),
-    aten.unsqueeze_copy.default: _copied(aten.unsqueeze.default),
-    aten.diagonal_copy.default: _copied(aten.diagonal.default),
-    aten.alias_copy.default: _copied(aten.alias.default),
-    aten.detach_copy.default: _copied(aten.detach.default),
-    aten.split_copy.Tensor: _copied(aten.split.Tensor),
-    aten.unfold_copy.default: _copied(aten.unfold.default),
 }
