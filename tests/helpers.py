@@ -38,3 +38,21 @@ def assert_same(got: Any, want: Any, *, rtol: float = 1e-4, atol: float = 1e-5, 
 def relative_error(got: torch.Tensor, want: torch.Tensor) -> float:
     """Largest difference over the largest value."""
     return float((got - want).abs().max() / want.abs().max().clamp_min(1e-12))
+
+
+def assert_same_gradients(got: torch.nn.Module, want: torch.nn.Module) -> dict[str, float]:
+    """Compare the gradients of two copies of a model; returns the difference allowed for each parameter that has one.
+
+    Relative to the tensor; gradients that are zero in exact arithmetic (biases before a norm) to the largest of all.
+    """
+    largest = max(float(p.grad.abs().max()) for p in want.parameters() if p.grad is not None)
+    allowed = {}
+    for (name, parameter), other in zip(want.named_parameters(), got.parameters(), strict=True):
+        if parameter.grad is None:
+            assert other.grad is None, name
+            continue
+        allowed[name] = 1e-3 * float(parameter.grad.abs().max()) + 1e-6 * largest
+        assert other.grad is not None, name
+        difference = float((other.grad - parameter.grad).abs().max())
+        assert difference <= allowed[name], f"gradient of {name}: off by {difference}, {allowed[name]} allowed"
+    return allowed

@@ -17,7 +17,9 @@ CASES = ("ddp", "fsdp", "fsdp_whole", "in_graph")
 TIMEOUT = 900.0  # two cores that other tests use as well
 
 
-def run(case: str, ranks: int, directory: Path) -> None:
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("case", CASES)
+def test_equals_eager(case, ranks, tmp_path):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"]
     environment = {
         **os.environ,
@@ -28,7 +30,7 @@ def run(case: str, ranks: int, directory: Path) -> None:
     }
     process = subprocess.Popen(
         [*torchrun, str(WORKER), case],
-        cwd=directory,
+        cwd=tmp_path,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -44,14 +46,3 @@ def run(case: str, ranks: int, directory: Path) -> None:
     assert process.returncode == 0, output
     lines = output.splitlines()
     assert lines[lines.index("finished") :] == ["finished"] * ranks, output
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_two_ranks(case, tmp_path):
-    run(case, 2, tmp_path)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("case", CASES)
-def test_four_ranks(case, tmp_path):
-    run(case, 4, tmp_path)

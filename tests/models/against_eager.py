@@ -15,8 +15,9 @@ import torch
 from torch import nn
 from torch._dynamo.utils import counters
 
-from tests.helpers import relative_error
+from tests.helpers import assert_same_gradients, relative_error
 from tests.models.architectures import ARCHITECTURES, build
+from tests.models.zoo import main_result
 
 TABLE = Path(__file__).with_name("architectures.json")
 MODES = ("forward", "training")
@@ -50,15 +51,6 @@ def _what_ran_where() -> Row:
     }
 
 
-def main_result(result: Any) -> torch.Tensor:
-    """The tensor that a model is about."""
-    for attribute in ("logits", "logits_per_image", "last_hidden_state"):
-        value = getattr(result, attribute, None)
-        if isinstance(value, torch.Tensor):
-            return value
-    raise AssertionError(f"no main result in {type(result).__name__}")
-
-
 def _loss(result: Any) -> torch.Tensor:
     loss = getattr(result, "loss", None)
     return loss if isinstance(loss, torch.Tensor) else main_result(result).square().mean()
@@ -79,16 +71,9 @@ def _training_step(model: nn.Module, arguments: dict[str, Any]) -> None:
     compiled = torch.compile(twin, backend="turbine_lite_cpu")
     want, got = _step(model, model, arguments), _step(twin, compiled, arguments)
     assert relative_error(got, want) < 1e-4, f"loss {float(got)}, eager {float(want)}"
-    largest = max(float(p.grad.abs().max()) for p in model.parameters() if p.grad is not None)
-    for (name, parameter), other in zip(model.named_parameters(), twin.parameters(), strict=True):
-        if parameter.grad is None:
-            assert other.grad is None, name
-            continue
-        # Relative to the tensor; gradients that are zero in exact arithmetic (biases before a norm) to the largest.
-        allowed = 1e-3 * float(parameter.grad.abs().max()) + 1e-6 * largest
-        difference = float((other.grad - parameter.grad).abs().max())
-        assert difference <= allowed, f"gradient of {name}: off by {difference}, {allowed} allowed"
-        step = float((other - parameter).abs().max())
+    for name, allowed in assert_same_gradients(twin, model).items():
+        parameter = model.get_parameter(name)
+        step = float((twin.get_parameter(name) - parameter).abs().max())
         assert step <= _LEARNING_RATE * allowed + 1e-6 * float(parameter.abs().max()), f"{name} after the step"
     for (name, buffer), other in zip(model.named_buffers(), twin.buffers(), strict=True):
         # Absolute as well: the mean of what a norm and a convolution without bias give is zero but for rounding.

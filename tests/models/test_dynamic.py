@@ -89,12 +89,12 @@ def test_ten_sizes_take_one_graph(build):
 
 
 # The first sizes are compiled as they are; when others come, one graph for all.
-@pytest.mark.parametrize("build", [bert, resnet, pytest.param(gpt2, marks=pytest.mark.full)])
+@pytest.mark.parametrize("build", [bert, gpt2, resnet])
 def test_ten_sizes_take_two_graphs_when_dynamic_by_themselves(build):
     _ten_sizes(build, dynamic=None, graphs=2)
 
 
-@pytest.mark.parametrize(("dynamic", "graphs"), [(True, 1), pytest.param(None, 2, marks=pytest.mark.full)])
+@pytest.mark.parametrize(("dynamic", "graphs"), [(True, 1), (None, 2)])
 def test_training_with_a_size_for_each_step(dynamic, graphs):
     torch.manual_seed(0)
     model = bert().train()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch._dynamo.utils import counters
 
-from tests.helpers import NATIVE, relative_error
+from tests.helpers import NATIVE, assert_same_gradients, relative_error
 from tests.models.zoo import MODELS, build, main_result
 
 
@@ -42,14 +42,7 @@ def test_gradients_equal_eagers(name):
     want.backward()
     got.backward()
     assert relative_error(got.detach(), want.detach()) < 1e-4
-    largest = max(float(p.grad.abs().max()) for p in model.parameters() if p.grad is not None)
-    for (parameter_name, parameter), other in zip(model.named_parameters(), twin.parameters(), strict=True):
-        if parameter.grad is None:
-            assert other.grad is None
-            continue
-        # Relative to the tensor; gradients that are zero in exact arithmetic (biases before a norm) to the largest.
-        difference = float((other.grad - parameter.grad).abs().max())
-        assert difference <= 1e-3 * float(parameter.grad.abs().max()) + 1e-6 * largest, parameter_name
+    assert_same_gradients(twin, model)
     assert [key for key in counts() if key.startswith("eager") and not key.endswith("random")] == []
 
 

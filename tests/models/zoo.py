@@ -147,7 +147,7 @@ def build(name: str) -> tuple[nn.Module, dict[str, Any]]:
 
 def main_result(result: Any) -> torch.Tensor:
     """The tensor that a model is about."""
-    for attribute in ("logits", "last_hidden_state"):
+    for attribute in ("logits", "logits_per_image", "last_hidden_state"):
         value = getattr(result, attribute, None)
         if isinstance(value, torch.Tensor):
             return value
