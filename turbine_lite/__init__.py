@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         OptionError,
         TurbineLiteError,
         UnsupportedError,
+        VerificationError,
     )
     from turbine_lite.options import Options
 
@@ -34,6 +35,7 @@ __all__ = [
     "Options",
     "TurbineLiteError",
     "UnsupportedError",
+    "VerificationError",
     "turbine_lite_cpu",
 ]
 

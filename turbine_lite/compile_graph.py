@@ -8,13 +8,13 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch
 from torch._dynamo.utils import counters
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch.fx import GraphModule, Node
 
 from turbine_lite.compile_region import CallKey, blamed_calls, call_key, compile_region
 from turbine_lite.diagnostics.dump import Dump, open_dump
+from turbine_lite.diagnostics.verify import VerifiedGraph, WatchedRegion
 from turbine_lite.errors import (
     CompilationError,
     CompilerCrashError,
@@ -23,6 +23,7 @@ from turbine_lite.errors import (
     ExecutionError,
     UnsupportedError,
 )
+from turbine_lite.graph.eager import run_in_eager
 from turbine_lite.graph.partition import partition
 from turbine_lite.graph.support import Reason, reason_for, why_not
 from turbine_lite.mlir.importer import why_not_importable
@@ -57,6 +58,8 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
         dump.write("fx_graph.py", gm.print_readable(print_output=False))
     compiler = _GraphCompiler(options, dump)
     run = compiler.compile(gm)
+    if options.verify and compiler.executables:
+        run = VerifiedGraph(gm, run, compiler.watched, options, dump)
     _count(compiler)
     dump.record(kind=kind, regions=compiler.regions, eager=[dataclasses.asdict(r) for r in compiler.reasons])
     return _boxed(run)
@@ -90,6 +93,7 @@ class _GraphCompiler:
         self.regions = 0
         self.executables = 0
         self.reasons: list[Reason] = []
+        self.watched: list[WatchedRegion] = []
         # Calls that a compilation failed for: calls like them need not be tried again.
         self.blamed: dict[CallKey, str] = {}
 
@@ -135,7 +139,10 @@ class _GraphCompiler:
         self.executables += 1
         if self.options.fallback != "error":
             executable.on_failure = functools.partial(_run_in_eager, region)
-        return executable
+        if not self.options.verify:
+            return executable
+        self.watched.append(WatchedRegion(region, executable))
+        return self.watched[-1]
 
     def _blame(self, region: GraphModule, error: CompilationError) -> bool:
         """Remember the calls that a failed compilation is due to; False if none can be named.
@@ -200,10 +207,4 @@ def _warn_once(reason: Reason) -> None:
 
 def _run_in_eager(region: GraphModule, error: ExecutionError) -> Callable[..., Any]:
     _warn_once(Reason("runtime", str(error)))
-
-    def forward(*args: Any) -> Any:
-        # The graph's casts are those of autocast already.
-        with torch.no_grad(), torch.autocast("cpu", enabled=False):
-            return region.forward(*args)
-
-    return forward
+    return functools.partial(run_in_eager, region)

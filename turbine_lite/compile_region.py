@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import operator
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -14,13 +13,16 @@ from torch.fx import GraphModule, Node
 from turbine_lite.compiler.driver import Compiled, check_lowering, compile_to_vmfb, failed_nodes
 from turbine_lite.compiler.flags import Traits, flag_sets
 from turbine_lite.diagnostics.dump import Dump
-from turbine_lite.errors import CompilationError, CompilerCrashError, UnsupportedError
+from turbine_lite.errors import CompilationError, CompilerKilledError, CompilerTimeoutError, UnsupportedError
+from turbine_lite.graph.constants import fold_constants
 from turbine_lite.graph.expand import expand_operators
 from turbine_lite.graph.insertion import copy_graph_module
+from turbine_lite.graph.narrow_integers import widen_narrow_integers
 from turbine_lite.graph.numerics import round_float_scalars
 from turbine_lite.graph.rewrites import rewrite_for_iree
+from turbine_lite.graph.shrink import calls_of, shrink
 from turbine_lite.graph.signature import Signature, specialize_signature
-from turbine_lite.graph.single_node import extract_node
+from turbine_lite.graph.subgraph import extract_part
 from turbine_lite.graph.support import op_name, tensors_of
 from turbine_lite.graph.work import choose_driver
 from turbine_lite.mlir.importer import ImportedModule, import_region
@@ -64,40 +66,61 @@ def compile_region(region: GraphModule, options: Options, dump: Dump) -> Special
 def blamed_calls(region: GraphModule, error: CompilationError, options: Options) -> dict[CallKey, str]:
     """The calls at fault for a failed compilation, with what the compiler says of each; empty if none can be named.
 
-    The diagnostics name nodes most of the time. Where they don't, each distinct call is tried alone.
+    The diagnostics name nodes most of the time: all of a fused kernel, of which one may be at fault. Where they name
+    none, or none that fails alone, each distinct call is tried alone. What fails only together with others is found
+    by bisection.
     """
     texts = failed_nodes(error) | {reason.node: reason.text for reason in error.reasons if reason.node}
     named = {call_key(node): texts[node.name] for node in _calls(region) if node.name in texts}
-    if named or error.stage == "import":
+    if error.stage == "import" or (named and error.stage == "lower"):
         return named
-    crashed = isinstance(error, CompilerCrashError)
-    if error.stage != "lower" and not crashed:
-        return {}
+    if error.stage == "flags" or isinstance(error, (CompilerTimeoutError, CompilerKilledError)):
+        return {}  # no operator's fault, or one that costs as much again to find
+    compile_too = error.stage == "compile"
+    blamed = _failing_alone(region, options, named, compile_too=compile_too)
+    if not blamed and not named:
+        blamed = _failing_alone(region, options, None, compile_too=compile_too)
+    if not blamed and compile_too:
+        blamed = _failing_together(region, error, options)
+    return blamed or named
+
+
+def _calls(region: GraphModule) -> Iterator[Node]:
+    """What can be blamed: an item of a result runs where its producer does, so blaming it would move nothing."""
+    return (node for node in calls_of(region) if "val" in node.meta)
+
+
+def _failing_alone(
+    region: GraphModule, options: Options, among: Container[CallKey] | None, *, compile_too: bool
+) -> dict[CallKey, str]:
     blamed: dict[CallKey, str] = {}
     tried: set[CallKey] = set()
     for node in _calls(region):
         key = call_key(node)
-        if key not in tried:
+        if key not in tried and (among is None or key in among):
             tried.add(key)
-            text = _fails_alone(region, node, options, compile_too=crashed)
+            text = _failure_of(region, [node], options, compile_too=compile_too)
             if text is not None:
                 blamed[key] = text
     return blamed
 
 
-def _calls(region: GraphModule) -> Iterator[Node]:
-    """What can be blamed: an item of a result runs where its producer does, so blaming it would move nothing."""
-    return (
-        node
-        for node in region.graph.nodes
-        if node.op == "call_function" and node.target is not operator.getitem and "val" in node.meta
-    )
+def _failing_together(region: GraphModule, error: CompilationError, options: Options) -> dict[CallKey, str]:
+    """The last of a few calls that do not compile as one program."""
+
+    def fails(nodes: Sequence[Node]) -> bool:
+        return _failure_of(region, nodes, options, compile_too=True) is not None
+
+    calls = list(_calls(region))
+    if len(calls) < 2 or not fails(calls):
+        return {}
+    return {call_key(shrink(calls, fails)[-1]): error.headline}
 
 
-def _fails_alone(region: GraphModule, node: Node, options: Options, *, compile_too: bool) -> str | None:
-    log.debug("trying %s alone", op_name(node))
+def _failure_of(region: GraphModule, nodes: Sequence[Node], options: Options, *, compile_too: bool) -> str | None:
+    log.debug("trying %s alone", ", ".join(op_name(node) for node in nodes))
     try:
-        gm, _, traits = _prepare(extract_node(region, node))
+        gm, _, traits = _prepare(extract_part(region, nodes).gm)
         module = import_region(gm)
         if compile_too:
             compile_to_vmfb(module.bytecode, dataclasses.replace(options, dump_dir=None), traits)
@@ -122,6 +145,8 @@ def _prepare(region: GraphModule) -> _Prepared:
     gm = copy_graph_module(region)
     signature = specialize_signature(gm.graph)
     expand_operators(gm.graph)
+    fold_constants(gm)
+    widen_narrow_integers(gm)
     rewrite_for_iree(gm.graph)
     keep_f64 = any(tensor.dtype is torch.float64 for node in gm.graph.nodes for tensor in tensors_of(node))
     if not keep_f64:

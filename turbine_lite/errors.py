@@ -20,6 +20,7 @@ __all__ = [
     "OptionError",
     "TurbineLiteError",
     "UnsupportedError",
+    "VerificationError",
 ]
 
 
@@ -103,3 +104,17 @@ class CompilerTimeoutError(CompilationError):
 
 class ExecutionError(TurbineLiteError):
     """The IREE runtime reported an error while a compiled graph ran."""
+
+
+class VerificationError(TurbineLiteError):
+    """With ``verify="error"``: a compiled graph gave another result than eager.
+
+    Attributes:
+        nodes: names of the FX nodes of the smallest part that differs when compiled alone; empty if none does.
+        reproducer: path of a script that shows it, or None.
+    """
+
+    def __init__(self, message: str, *, nodes: tuple[str, ...], reproducer: str | None) -> None:
+        self.nodes = nodes
+        self.reproducer = reproducer
+        super().__init__(message)

@@ -42,6 +42,14 @@ def _positive(value: float) -> str | None:
     return None if value > 0 else "a number above 0"
 
 
+def _not_negative(value: int) -> str | None:
+    return None if value >= 0 else "0 or above"
+
+
+def _verify_value(value: bool | str) -> str | None:
+    return None if value in (True, False, "error") else "True, False or 'error'"
+
+
 def _all_flags(value: tuple[str, ...]) -> str | None:
     return None if all(flag.startswith("--") for flag in value) else "flags that start with '--'"
 
@@ -86,6 +94,19 @@ class Options:
     )
     dump_dir: str | None = _option(
         None, "Directory to write every stage of every compiled graph to.", affects_code=False, env="TURBINE_LITE_DUMP"
+    )
+    verify: bool | str = _option(
+        False,
+        "Compare each compiled graph's first call with eager, name the operator at fault, and go on in eager (True) "
+        "or raise VerificationError ('error').",
+        affects_code=False,
+        check=_verify_value,
+    )
+    verify_every: int = _option(
+        0,
+        "With verify, compare every n-th call also; 0 compares the first alone.",
+        affects_code=False,
+        check=_not_negative,
     )
     dump_weights: bool = _option(
         False, "Write large constants in full in the dumped text instead of eliding them.", affects_code=False
@@ -181,15 +202,17 @@ def _accepted_types(field: dataclasses.Field[Any]) -> tuple[Any, ...]:
 def _parse(field: dataclasses.Field[Any], text: str, where: str) -> Any:
     """The value that an environment variable's text stands for; lists are separated by commas."""
     accepted = _accepted_types(field)
-    if bool in accepted:
+    if bool in accepted and (str not in accepted or text.lower() in _TRUE + _FALSE):
         if text.lower() not in _TRUE + _FALSE:
             raise OptionError(f"{where} must be one of {', '.join(_TRUE + _FALSE)}, not {text!r}")
         return text.lower() in _TRUE
-    if float in accepted:
-        try:
-            return float(text)
-        except ValueError:
-            raise OptionError(f"{where} must be a number, not {text!r}") from None
+    for number in (int, float):
+        if number in accepted:
+            try:
+                return number(text)
+            except ValueError:
+                kind = "an integer" if number is int else "a number"
+                raise OptionError(f"{where} must be {kind}, not {text!r}") from None
     if tuple in accepted:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     return text
@@ -201,7 +224,7 @@ def _checked(field: dataclasses.Field[Any], value: Any, where: str) -> Any:
         value = float(value)
     if tuple in accepted and isinstance(value, list):
         value = tuple(value)
-    if not isinstance(value, accepted):
+    if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
         names = " or ".join("None" if t is types.NoneType else t.__name__ for t in accepted)
         raise OptionError(f"{where} must be of type {names}, not {type(value).__name__}: {value!r}")
     if isinstance(value, tuple) and not all(isinstance(item, str) for item in value):

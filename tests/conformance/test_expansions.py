@@ -116,3 +116,36 @@ def test_sums_of_many_numbers():
         return x.sum(), x.mean((1, 2)), torch.var(x, (1, 2)), torch.std(x), torch.var_mean(x, (0, 1, 2))
 
     assert_same(compiled(statistics)(x), statistics(x))
+
+
+@pytest.mark.parametrize(
+    ("shift", "dims"), [(5, 0), (-1, 0), (0, 1), (-9, 1), (13, None), ((1, -2), (0, 1)), ((1, 7), (1, 1))], ids=str
+)
+def test_roll(shift, dims):
+    x = torch.arange(12.0).reshape(3, 4)
+    assert_same(compiled(lambda x: x.roll(shift, dims))(x), x.roll(shift, dims))
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.int32, torch.int64])
+def test_shifts_and_powers_of_integers(dtype):
+    x, count = torch.tensor([1, -3, 7, 100], dtype=dtype), torch.tensor([0, 1, torch.iinfo(dtype).bits, 5], dtype=dtype)
+
+    def program(x, count):
+        return x << count, x >> count, x << 3, x >> 2, x | 3, x ^ 5, x & 6, x**0, x**1, x**2, x**11
+
+    assert_same(compiled(program)(x, count), program(x, count))
+
+
+def test_views_of_the_prims_namespace():
+    prims = torch.ops.prims
+
+    def program(x):
+        return (
+            prims.view_of(x) + 1,
+            prims.split_dim(x, 1, 2) * 2,
+            prims.squeeze(x[None], dimensions=[0]),
+            prims.transpose(x, [1, 0]),
+        )
+
+    x = torch.arange(12.0).reshape(3, 4)
+    assert_same(compiled(program)(x), program(x))

@@ -18,6 +18,7 @@ import importlib.metadata
 import json
 import logging
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,11 @@ class Dump:
         self._manifest.update(entries)
         self._manifest.setdefault("versions", _versions())
         self.write("manifest.json", json.dumps(self._manifest, indent=2, default=str) + "\n")
+
+    @property
+    def recorded(self) -> Mapping[str, Any]:
+        """The entries of ``manifest.json``."""
+        return self._manifest
 
     def command(self, flags: FlagSet) -> str | None:
         """The shell command that compiles ``torch.mlirbc`` as it was compiled here."""

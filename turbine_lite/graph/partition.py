@@ -17,13 +17,11 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.utils._ordered_set import OrderedSet
 
+from turbine_lite.graph.constants import EMBEDDED_ELEMENTS
 from turbine_lite.graph.support import Reason, is_symbolic_scalar
 from turbine_lite.graph.views import EAGER_VIEW, is_view, split_off_views
 
 __all__ = ["Partitioned", "partition"]
-
-# Tensors up to this many elements become constants of the program, larger ones are passed to it.
-_EMBEDDED_ELEMENTS = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +81,7 @@ _START = _Phase(-1, in_iree=False)
 
 def _assign_phases(graph: Graph, reasons: Mapping[Node, Reason | None]) -> dict[Node, _Phase]:
     eager = OrderedSet(node for node in graph.nodes if node in reasons or _is_cheap_in_eager(node))
+    eager.update(_unsigned_constants(graph))
     eager.update(node for node in graph.nodes if _only_feeds(node, eager))
     while True:
         phases = _phases(graph, eager)
@@ -95,6 +94,21 @@ def _assign_phases(graph: Graph, reasons: Mapping[Node, Reason | None]) -> dict[
 def _is_cheap_in_eager(node: Node) -> bool:
     # Sizes are Python integers, computed by Python for all regions at once and passed to them.
     return EAGER_VIEW in node.meta or (node.op == "call_function" and is_symbolic_scalar(node.meta.get("val")))
+
+
+def _unsigned_constants(graph: Graph) -> OrderedSet[Node]:
+    """Results of uint8 that depend on no argument: torch-mlir folds them, and takes them for int8 then."""
+    constant: OrderedSet[Node] = OrderedSet()
+    for node in graph.nodes:
+        if node.op == "get_attr" or (node.op == "call_function" and all(s in constant for s in node.all_input_nodes)):
+            constant.add(node)
+    needed: OrderedSet[Node] = OrderedSet()
+    for node in reversed(list(constant)):
+        value = node.meta.get("val")
+        is_unsigned = isinstance(value, torch.Tensor) and value.dtype is torch.uint8
+        if (is_unsigned and any(user.op == "output" for user in node.users)) or any(u in needed for u in node.users):
+            needed.add(node)
+    return OrderedSet(node for node in needed if node.op == "call_function")
 
 
 def _only_feeds(node: Node, eager: OrderedSet[Node]) -> bool:
@@ -248,4 +262,4 @@ def _sources(gm: GraphModule, graph: Graph, nodes: list[Node], members: OrderedS
 
 
 def _is_embeddable(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and value.numel() <= _EMBEDDED_ELEMENTS
+    return isinstance(value, torch.Tensor) and value.numel() <= EMBEDDED_ELEMENTS

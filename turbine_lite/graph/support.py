@@ -22,10 +22,12 @@ __all__ = ["Check", "Reason", "is_symbolic_scalar", "op_name", "reason_for", "te
 Check = Callable[[Node], "Reason | None"]
 
 # The others are either unknown to torch-mlir's importer or were seen to crash the compiler or to give wrong values:
-# arithmetic on 8-bit integers crashes it, unsigned numbers are treated as signed, complex programs mostly do not lower.
+# unsigned numbers are treated as signed, complex programs mostly do not lower.
 _DTYPES = frozenset(
     {
         torch.bool,
+        torch.int8,
+        torch.uint8,
         torch.int16,
         torch.int32,
         torch.int64,

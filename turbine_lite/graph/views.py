@@ -17,7 +17,7 @@ from torch.fx import Graph, Node
 
 from turbine_lite.graph.support import is_symbolic_scalar
 
-__all__ = ["EAGER_VIEW", "is_view", "split_off_views"]
+__all__ = ["EAGER_VIEW", "base_of", "is_view", "split_off_views"]
 
 # Key in ``Node.meta`` of the copies that run in eager.
 EAGER_VIEW = "turbine_lite_eager_view"
@@ -33,6 +33,13 @@ def is_view(node: Node) -> bool:
     if is_symbolic_scalar(node.meta.get("val")):
         return node.target is not torch.ops.aten._local_scalar_dense.default
     return isinstance(node.target, OpOverload) and node.target.is_view
+
+
+def base_of(node: Node) -> Node:
+    """The node whose memory ``node`` describes; ``node`` itself if it is no view."""
+    while is_view(node) and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node
 
 
 def split_off_views(graph: Graph, runs_in_eager: Callable[[Node], bool]) -> None:

@@ -14,7 +14,9 @@ import functools
 import io
 from typing import Any
 
+import torch
 from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule, Node
 from torch_mlir import ir
 from torch_mlir.dialects import func as func_dialect
@@ -61,7 +63,8 @@ def import_region(gm: GraphModule) -> ImportedModule:
     importer = fx_importer.FxImporter(context=context, graph_node_importer_cls=_NodeImporter)
     importer._cc = _LocatedContextCache(context, py_attr_tracker=importer._py_attr_tracker)
     try:
-        function = importer.import_stateless_graph(gm.graph, func_name=ENTRY_POINT)
+        with unset_fake_temporarily():  # literals are real tensors
+            function = importer.import_stateless_graph(gm.graph, func_name=ENTRY_POINT)
     except _NodeImportError as error:
         reason = reason_for(error.node, "not-importable", f"torch-mlir's importer: {error.__cause__}")
         raise CompilationError(f"cannot import {reason}", stage="import", reasons=(reason,)) from error
@@ -103,7 +106,23 @@ class _NodeImportError(Exception):
 
 
 class _NodeImporter(fx_importer.GraphNodeImporter):  # type: ignore[misc]  # torch-mlir is untyped
-    """Names the node at which an import fails."""
+    """Names the node at which an import fails, and makes literals that keep their values."""
+
+    def _import_argument(self, loc: Any, arg: Any, expected_jit_type: Any = None) -> Any:
+        # The base class makes a constant again for each of its users, and stumbles over the second.
+        if isinstance(arg, Node) and arg.op == "get_attr":
+            if (arg, 0) not in self._v:
+                with loc:
+                    self.bind_node_value(arg, self._import_literal(getattr(arg.graph.owning_module, str(arg.target))))
+            return self._convert_type(self.resolve_node_value(arg), expected_jit_type)
+        return super()._import_argument(loc, arg, expected_jit_type)
+
+    def _import_literal(self, py_value: Any, info: Any = None) -> Any:
+        # The base class tells tensors apart by their addresses, and a boolean one by that of a copy which is gone by
+        # the time of the next: constants then get each other's values.
+        if isinstance(py_value, torch.Tensor):
+            return _literal(py_value, self._cc.tensor_to_vtensor_type(py_value))
+        return super()._import_literal(py_value, info)
 
     def _import_torch_op_overload(self, loc: Any, node: Node, concrete_target: OpOverload | None = None) -> None:
         try:
@@ -121,6 +140,19 @@ class _LocatedContextCache(fx_importer.ContextCache):  # type: ignore[misc]  # t
         if user is None:
             return here
         return ir.Location.callsite(here, [user], context=self._c)
+
+
+def _literal(tensor: torch.Tensor, vtensor_type: Any) -> Any:
+    """A constant of the program; for small tensors."""
+    element = fx_importer.TORCH_DTYPE_TO_MLIR_TYPE[tensor.dtype]()
+    shape = list(tensor.shape)
+    data = tensor.detach().contiguous()
+    if tensor.dtype is torch.bfloat16:  # which numpy does not know
+        text = data.view(torch.int16).numpy().tobytes().hex().upper()
+        attribute = ir.Attribute.parse(f'dense<"0x{text}"> : {ir.RankedTensorType.get(shape, element)}')
+    else:
+        attribute = ir.DenseElementsAttr.get(data.numpy(), type=element, shape=shape)
+    return ir.Operation.create("torch.vtensor.literal", [vtensor_type], attributes={"value": attribute}).result
 
 
 def _pass_destinations(function: Any) -> None:

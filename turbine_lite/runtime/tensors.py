@@ -16,6 +16,8 @@ ALIGNMENT = 64
 
 _ELEMENT_TYPES = {
     torch.bool: HalElementType.BOOL_8,
+    torch.int8: HalElementType.SINT_8,
+    torch.uint8: HalElementType.UINT_8,
     torch.int16: HalElementType.SINT_16,
     torch.int32: HalElementType.SINT_32,
     torch.int64: HalElementType.SINT_64,

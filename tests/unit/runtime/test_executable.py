@@ -98,14 +98,17 @@ def test_any_strides(x):
 
 @pytest.mark.parametrize(
     "dtype",
-    [getattr(torch, name) for name in ["bool", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]],
+    [
+        getattr(torch, name)
+        for name in ["bool", "int8", "uint8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"]
+    ],
 )
 def test_native_dtypes(dtype):
     x = torch.tensor([0, 1, 2, 3, 100]).to(dtype)
     assert_same(compiled(lambda x: torch.where(x > 1, x, x.flip(0)))(x), torch.where(x > 1, x, x.flip(0)))
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.complex64, torch.complex128])
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
 def test_other_dtypes_fall_back(dtype):
     x = torch.tensor([0, 1, 2, 3, 200]).to(dtype)
     got = torch.compile(lambda x: (x.clone(), x.flip(0)), backend="turbine_lite_cpu")(x)

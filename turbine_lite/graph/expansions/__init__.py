@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from turbine_lite.graph.expansions import bessel, elementwise, pooling, quantized, reductions, special, sums, writes
+from turbine_lite.graph.expansions import (
+    bessel,
+    elementwise,
+    integers,
+    movement,
+    pooling,
+    quantized,
+    reductions,
+    special,
+    sums,
+    writes,
+)
 from turbine_lite.graph.expansions.expansion import Expansion
 
 __all__ = ["EXPANSIONS", "Expansion"]
@@ -10,6 +21,6 @@ __all__ = ["EXPANSIONS", "Expansion"]
 # By the operator's name, such as "aten.erfc.default".
 EXPANSIONS: dict[str, Expansion] = {
     str(op): expansion
-    for family in (elementwise, special, bessel, reductions, sums, pooling, writes, quantized)
+    for family in (elementwise, integers, special, bessel, reductions, sums, movement, pooling, writes, quantized)
     for op, expansion in family.EXPANSIONS.items()
 }

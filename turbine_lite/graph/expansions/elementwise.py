@@ -139,7 +139,7 @@ EXPANSIONS = {
     aten.copysign.Scalar: Expansion(_copysign, always),
     aten.log10.default: Expansion(_log10, always),
     aten.hypot.default: Expansion(_hypot, always),
-    aten.atan2.default: Expansion(_atan2, always),
+    aten.atan2.default: Expansion(_atan2, is_not_float64),
     aten.angle.default: Expansion(_angle, always),
     aten.fmax.default: Expansion(_fmax, reads_float),
     aten.fmin.default: Expansion(_fmin, reads_float),

@@ -1,0 +1,99 @@
+"""What does not depend on the arguments of a region is computed by torch when the region is prepared.
+
+torch-mlir folds operators on constants, too, and gets comparisons of floating-point ones wrong: in a program,
+``torch.tensor(2.0) == 0`` is True.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx import GraphModule, Node
+
+from turbine_lite.graph.insertion import origin_of
+
+__all__ = ["EMBEDDED_ELEMENTS", "fold_constants"]
+
+aten = torch.ops.aten
+
+# Tensors of up to this many elements become literals of the program.
+EMBEDDED_ELEMENTS = 16
+
+# They read nothing of their argument but its shape; what they fill with, None: what they are told.
+_LIKE = {aten.full_like.default: None, aten.zeros_like.default: 0, aten.ones_like.default: 1}
+
+# More is not computed here; 64 MB of float32.
+_MOST_ELEMENTS = 1 << 24
+
+
+def fold_constants(gm: GraphModule) -> None:
+    """Replace calls on constants by small literals, or by ``full`` where all elements are the same; in place."""
+    with unset_fake_temporarily(), torch.no_grad():
+        _fold(gm)
+    gm.graph.eliminate_dead_code()
+
+
+def _fold(gm: GraphModule) -> None:
+    values: dict[Node, torch.Tensor] = {}
+    for node in list(gm.graph.nodes):
+        if node.op == "get_attr":
+            attribute = getattr(gm, str(node.target))
+            if isinstance(attribute, torch.Tensor):
+                values[node] = attribute
+        elif _is_constant(node, values):
+            value = _evaluate(node, values)
+            values[node] = value
+            if node.all_input_nodes:
+                values[_replace(gm, node, value)] = value
+
+
+def _is_constant(node: Node, values: dict[Node, torch.Tensor]) -> bool:
+    result = node.meta.get("val")
+    return (
+        node.op == "call_function"
+        and isinstance(result, torch.Tensor)
+        and all(isinstance(size, int) for size in result.shape)
+        and math.prod(result.shape) <= _MOST_ELEMENTS
+        and (node.target in _LIKE or all(source in values for source in node.all_input_nodes))
+    )
+
+
+def _evaluate(node: Node, values: dict[Node, torch.Tensor]) -> torch.Tensor:
+    assert callable(node.target)
+    if node.target in _LIKE:
+        result = node.meta["val"]
+        fill: Any = node.args[1] if _LIKE[node.target] is None else _LIKE[node.target]
+        return torch.full(tuple(result.shape), fill, dtype=result.dtype)
+    args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
+    value: torch.Tensor = node.target(*args, **kwargs)
+    return value
+
+
+def _replace(gm: GraphModule, node: Node, value: torch.Tensor) -> Node:
+    """The node that stands for ``value`` now; ``node`` itself if it is neither small nor uniform."""
+    with gm.graph.inserting_before(node):
+        if value.numel() <= EMBEDDED_ELEMENTS:
+            name = f"_folded_{node.name}"
+            gm.register_buffer(name, value.contiguous(), persistent=False)
+            result = gm.graph.get_attr(name)
+        else:
+            element = _only_element(value)
+            if element is None:
+                return node
+            options: dict[str, Any] = {"dtype": value.dtype, "device": value.device}
+            result = gm.graph.call_function(aten.full.default, (list(value.shape), element), options)
+    result.meta = {"val": node.meta["val"], "origin": origin_of(node)}
+    node.replace_all_uses_with(result)
+    gm.graph.erase_node(node)
+    return result
+
+
+def _only_element(value: torch.Tensor) -> Any:
+    """The element of which all others are copies, bit by bit, or None."""
+    if value.dtype.is_complex:
+        return None
+    rows = value.contiguous().reshape(-1, 1).view(torch.uint8)
+    return value.reshape(-1)[0].item() if bool((rows == rows[0]).all()) else None
