@@ -11,7 +11,7 @@ import torch
 from torch.fx import GraphModule
 
 from turbine_lite.errors import UnsupportedError
-from turbine_lite.graph.prims_views import use_aten_views
+from turbine_lite.graph.before_autograd import replace_before_autograd
 from turbine_lite.options import Options
 
 __all__ = ["turbine_lite_cpu"]
@@ -42,7 +42,7 @@ def turbine_lite_cpu(
     """
     chosen = Options.resolve(options, mode)
     _check_devices(example_inputs)
-    use_aten_views(gm)
+    replace_before_autograd(gm)
     return _with_autograd(chosen)(gm, example_inputs)
 
 

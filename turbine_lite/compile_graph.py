@@ -25,6 +25,7 @@ from turbine_lite.errors import (
 )
 from turbine_lite.graph.eager import run_in_eager
 from turbine_lite.graph.partition import partition
+from turbine_lite.graph.report import GraphReport, RegionReport, compute_calls
 from turbine_lite.graph.support import Reason, reason_for, why_not
 from turbine_lite.mlir.importer import why_not_importable
 from turbine_lite.options import Options
@@ -35,7 +36,7 @@ __all__ = ["compile_graph"]
 log = logging.getLogger("turbine_lite")
 
 # What runs in eager by nature, or because the user asked for it: no news, and no error under fallback="error".
-_EXPECTED_KINDS = frozenset({"random", "disabled", "data-dependent"})
+_EXPECTED_KINDS = frozenset({"random", "disabled", "data-dependent", "small"})
 
 
 def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[list[Any]], Any]:
@@ -48,7 +49,7 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
 
     Returns:
         A function that takes the list of arguments, empties it (AOTAutograd's boxed convention) and returns what
-        ``gm`` returns.
+        ``gm`` returns. Its attribute ``report`` is a :class:`~turbine_lite.graph.report.GraphReport`.
 
     Raises:
         CompilationError, UnsupportedError: only with ``options.fallback == "error"``.
@@ -58,11 +59,14 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
         dump.write("fx_graph.py", gm.print_readable(print_output=False))
     compiler = _GraphCompiler(options, dump)
     run = compiler.compile(gm)
-    if options.verify and compiler.executables:
+    if options.verify and compiler.compiled:
         run = VerifiedGraph(gm, run, compiler.watched, options, dump)
-    _count(compiler)
-    dump.record(kind=kind, regions=compiler.regions, eager=[dataclasses.asdict(r) for r in compiler.reasons])
-    return _boxed(run)
+    report = GraphReport(kind, compute_calls(gm), tuple(compiler.compiled), tuple(compiler.reasons))
+    report.add_to(counters["turbine_lite"])
+    dump.record(**dataclasses.asdict(report))
+    boxed = _boxed(run)
+    boxed.report = report  # type: ignore[attr-defined]
+    return boxed
 
 
 def _boxed(run: Callable[..., Any]) -> Callable[[list[Any]], Any]:
@@ -75,15 +79,6 @@ def _boxed(run: Callable[..., Any]) -> Callable[[list[Any]], Any]:
     return function
 
 
-def _count(compiler: _GraphCompiler) -> None:
-    """Add a graph to ``torch._dynamo.utils.counters["turbine_lite"]``."""
-    counts = counters["turbine_lite"]
-    counts["graphs"] += 1
-    counts["executables"] += compiler.executables
-    for reason in compiler.reasons:
-        counts[f"eager {reason.op or 'region'}: {reason.kind}"] += 1
-
-
 class _GraphCompiler:
     """Compiles one graph, and the parts of it that remain when a region of it fails."""
 
@@ -91,7 +86,7 @@ class _GraphCompiler:
         self.options = options
         self.dump = dump
         self.regions = 0
-        self.executables = 0
+        self.compiled: list[RegionReport] = []
         self.reasons: list[Reason] = []
         self.watched: list[WatchedRegion] = []
         # Calls that a compilation failed for: calls like them need not be tried again.
@@ -99,7 +94,7 @@ class _GraphCompiler:
 
     def compile(self, gm: GraphModule) -> Callable[..., Any]:
         """A callable with ``gm``'s signature that runs what it can in IREE."""
-        parts = partition(gm, self._why_not)
+        parts = partition(gm, self._why_not, self.options.min_block_size)
         self._report(parts.reasons)
         if not parts.regions:
             return gm.forward
@@ -136,7 +131,8 @@ class _GraphCompiler:
             log.debug("internal error", exc_info=True)
             self._report((Reason("internal", f"internal error: {type(error).__name__}: {error}"),), error)
             return region.forward
-        self.executables += 1
+        self.compiled.append(RegionReport.of(region))
+        executable.in_eager = functools.partial(run_in_eager, region)
         if self.options.fallback != "error":
             executable.on_failure = functools.partial(_run_in_eager, region)
         if not self.options.verify:

@@ -14,6 +14,7 @@ from turbine_lite.compiler.driver import Compiled, check_lowering, compile_to_vm
 from turbine_lite.compiler.flags import Traits, flag_sets
 from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.errors import CompilationError, CompilerKilledError, CompilerTimeoutError, UnsupportedError
+from turbine_lite.graph.bounds import check_indices
 from turbine_lite.graph.constants import fold_constants
 from turbine_lite.graph.expand import expand_operators
 from turbine_lite.graph.insertion import copy_graph_module
@@ -145,7 +146,8 @@ def _prepare(region: GraphModule) -> _Prepared:
     gm = copy_graph_module(region)
     signature = specialize_signature(gm.graph)
     expand_operators(gm.graph)
-    fold_constants(gm)
+    if check_indices(gm, fold_constants(gm)):
+        signature = signature.with_count()
     widen_narrow_integers(gm)
     rewrite_for_iree(gm.graph)
     keep_f64 = any(tensor.dtype is torch.float64 for node in gm.graph.nodes for tensor in tensors_of(node))

@@ -92,6 +92,12 @@ class Options:
     disabled_ops: tuple[str, ...] = _option(
         (), "Operators that must run in eager, such as 'aten.gelu' or 'aten.gelu.default'.", affects_code=True
     )
+    min_block_size: int = _option(
+        2,
+        "In a graph that is cut, parts of fewer operators than this run in eager: calling IREE would cost more.",
+        affects_code=True,
+        check=_positive,
+    )
     dump_dir: str | None = _option(
         None, "Directory to write every stage of every compiled graph to.", affects_code=False, env="TURBINE_LITE_DUMP"
     )

@@ -136,6 +136,17 @@ def test_shifts_and_powers_of_integers(dtype):
     assert_same(compiled(program)(x, count), program(x, count))
 
 
+@pytest.mark.parametrize("value", [0.5, -math.inf, math.nan])
+def test_softmax_of_a_scalar(value):
+    x = torch.tensor(value, requires_grad=True)
+    assert_same(compiled(lambda x: (x.softmax(0), x.log_softmax(-1)))(x.detach()), (x.softmax(0), x.log_softmax(-1)))
+    compiled(lambda x: x.softmax(0) * 2)(x).backward()
+    gradient = x.grad
+    x.grad = None
+    (x.softmax(0) * 2).backward()
+    assert_same(gradient, x.grad)
+
+
 def test_views_of_the_prims_namespace():
     prims = torch.ops.prims
 
@@ -149,3 +160,76 @@ def test_views_of_the_prims_namespace():
 
     x = torch.arange(12.0).reshape(3, 4)
     assert_same(compiled(program)(x), program(x))
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "position", "mask_shape", "value_shape"),
+    [((5, 4), 0, (5,), ()), ((5, 4), 0, (5,), (4,)), ((5, 4), 0, (5,), (1, 4)), ((5, 4), 0, (5, 4), (1,)),
+     ((2, 3, 4), 1, (3,), (2, 1, 4)), ((2, 3, 4), 1, (3, 4), (2, 1)), ((3, 4, 2), 0, (3, 4), (2,))],
+)  # fmt: skip
+def test_writes_through_a_mask(shape, position, mask_shape, value_shape, accumulate):
+    x, value = torch.randn(shape), torch.randn(value_shape)
+
+    def program(x, mask, value):
+        return aten.index_put(x, [*[None] * position, mask], value, accumulate)
+
+    for mask in (torch.rand(mask_shape) > 0.5, torch.zeros(mask_shape, dtype=torch.bool)):
+        assert_same(compiled(program)(x, mask, value), program(x, mask, value))
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_writes_of_one_value_for_each_true_run_in_eager(accumulate):
+    x, mask = torch.zeros(5, 5), torch.tensor([True, False, True, False, False])
+    run = torch.compile(lambda x, m, v: aten.index_put(x, [m], v, accumulate) + 1, backend="turbine_lite_cpu")
+    for chosen, rows in ((mask, 2), (~mask, 3)):
+        values = torch.randn(rows, 5)
+        assert_same(run(x, chosen, values), aten.index_put(x, [chosen], values, accumulate) + 1)
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("correction", [0, 1, 4, 7])
+def test_variance_of_few_numbers(correction, dtype):
+    x = torch.randn(3, 4, dtype=dtype)
+
+    def program(x):
+        return x.var(1, correction=correction), x[:, :1].std(1, keepdim=True), x[0, 0].var(), torch.var_mean(x[:1], 0)
+
+    assert_same(compiled(program)(x), program(x))
+
+
+@pytest.mark.parametrize("size", [16, 17, 3000])
+def test_order_of_equal_numbers(size):
+    x = torch.randint(0, 4, (3, size))
+    run = torch.compile(lambda x: (x.sort(), x.argsort(descending=True), x.topk(5)), backend="turbine_lite_cpu")
+    assert_same(run(x), (x.sort(), x.argsort(descending=True), x.topk(5)))
+
+
+@pytest.mark.parametrize("name", ["cumprod", "cummax", "cummin", "logcumsumexp"])
+def test_scans(name):
+    scan = getattr(torch, name)
+    x = torch.randn(3, 37)
+    x[1, 5] = x[1, 30] = math.nan
+    x[2, 4], x[2, 20], x[0, 9] = math.inf, -math.inf, x[0, 3]
+    for value, dim in ((x, 1), (x.t(), 0), (x[:, :1], -1), (torch.tensor(2.0), 0)):
+        torch._dynamo.reset()
+        assert_same(compiled(lambda x, dim=dim: scan(x, dim))(value), scan(value, dim))
+    if name != "logcumsumexp":
+        torch._dynamo.reset()
+        whole = torch.randint(-3, 4, (5, 9))
+        assert_same(compiled(lambda x: scan(x, 1))(whole), scan(whole, 1))
+
+
+def test_all_and_any_over_several_dimensions():
+    x = torch.rand(3, 4, 5) > 0.1
+
+    def program(x):
+        return x.all((0, 2)), x.any((1, 2), keepdim=True), torch.all(x, dim=(-1, 0)), x.to(torch.int32).all((1, 0))
+
+    assert_same(compiled(program)(x), program(x))
+
+
+def test_remainder_of_a_scalar():
+    x = torch.tensor([5.5, -5.5, 0.0, 19.0, 40.0])
+    assert_same(compiled(lambda x: (x.fmod(19.0), x.fmod(-2.5)))(x), (x.fmod(19.0), x.fmod(-2.5)))

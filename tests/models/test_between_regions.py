@@ -66,7 +66,7 @@ def test_a_view_crosses_from_region_to_region(function, dynamic):
     x = torch.rand(4, 6)
     if dynamic:
         torch._dynamo.mark_dynamic(x, 0)
-    compiled = torch.compile(function, backend="turbine_lite_cpu", fullgraph=not dynamic)
+    compiled = torch.compile(function, backend="turbine_lite_cpu", fullgraph=not dynamic, options={"min_block_size": 1})
     assert_same(compiled(x), function(x))
     assert counters["turbine_lite"]["executables"] >= 1
     in_eager = {key for key in counters["turbine_lite"] if key.startswith("eager ")}

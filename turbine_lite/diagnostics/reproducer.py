@@ -32,7 +32,10 @@ def write_reproducer(culprit: Culprit, options: Options, dump: Dump, headline: s
     executable = compile_region(culprit.part.gm, dataclasses.replace(options, dump_dir=str(dump.path)), dump)
     path = dump.path / "reproduce.py"
     try:
-        torch.save((copy_arguments(culprit.inputs), copy_arguments(culprit.expected)), dump.path / "tensors.pt")
+        tensors = copy_arguments(culprit.inputs), copy_arguments(culprit.expected)
+        if executable.signature.counts_bad_indices:
+            tensors[1].append(torch.tensor(0))
+        torch.save(tensors, dump.path / "tensors.pt")
     except (OSError, RuntimeError) as error:  # torch.save reports a full disk as a RuntimeError
         log.warning("cannot write %s: %s", dump.path / "tensors.pt", error)
         return None

@@ -29,14 +29,19 @@ _LIKE = {aten.full_like.default: None, aten.zeros_like.default: 0, aten.ones_lik
 _MOST_ELEMENTS = 1 << 24
 
 
-def fold_constants(gm: GraphModule) -> None:
-    """Replace calls on constants by small literals, or by ``full`` where all elements are the same; in place."""
+def fold_constants(gm: GraphModule) -> dict[Node, torch.Tensor]:
+    """Replace calls on constants by small literals, or by ``full`` where all elements are the same; in place.
+
+    Returns:
+        The values of the nodes that are constant, those that stayed calls too.
+    """
     with unset_fake_temporarily(), torch.no_grad():
-        _fold(gm)
+        values = _fold(gm)
     gm.graph.eliminate_dead_code()
+    return values
 
 
-def _fold(gm: GraphModule) -> None:
+def _fold(gm: GraphModule) -> dict[Node, torch.Tensor]:
     values: dict[Node, torch.Tensor] = {}
     for node in list(gm.graph.nodes):
         if node.op == "get_attr":
@@ -48,6 +53,7 @@ def _fold(gm: GraphModule) -> None:
             values[node] = value
             if node.all_input_nodes:
                 values[_replace(gm, node, value)] = value
+    return values
 
 
 def _is_constant(node: Node, values: dict[Node, torch.Tensor]) -> bool:

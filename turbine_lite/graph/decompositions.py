@@ -61,6 +61,9 @@ def decomposition_table() -> dict[Any, Callable[..., Any]]:
     table = dict(get_decomposition_table())
     table.update(get_decompositions(_FOR_TRAINING))
     table = {op: function for op, function in table.items() if _keeps_meaning(op)}
+    # Kept apart from index, whose indices are the user's, see graph/bounds.py.
+    for op in (aten._unsafe_index.Tensor, aten._unsafe_index_put.default):
+        table.pop(op, None)
     table[aten.native_dropout.default] = _native_dropout
     table[aten.threshold_backward.default] = _threshold_backward
     return table

@@ -15,7 +15,9 @@ import torch
 from torch._guards import detect_fake_mode
 from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_leaves
 
+from turbine_lite.errors import CompilationError
 from turbine_lite.graph.decompositions import decomposition_table
 from turbine_lite.graph.expansions import EXPANSIONS
 from turbine_lite.graph.insertion import origin_of
@@ -32,6 +34,7 @@ def expand_operators(graph: Graph) -> None:
     """Replace all calls that have an expansion, those in expansions too, in place.
 
     Raises:
+        CompilationError: an expansion gives results of other dtypes or ranks than the operator.
         Exception: whatever an expansion raises for arguments that its condition let through.
     """
     pending = [node for node in graph.nodes if node.op == "call_function"]
@@ -100,7 +103,17 @@ def _expand(graph: Graph, node: Node, function: Callable[..., Any]) -> list[Node
 
     with detect_fake_mode(values) or contextlib.nullcontext(), torch.no_grad():
         traced = make_fx(flat, decomposition_table=decomposition_table())(*values)
+    _check_result(node, traced.graph.output_node())
     return _inline(graph, traced.graph, node, inputs)
+
+
+def _check_result(node: Node, output: Node) -> None:
+    """A result of another dtype or shape would be memory that the program does not write, or more than it may."""
+    expected = [leaf for leaf in tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor)]
+    results = [leaf.meta["val"] for leaf in tree_leaves(output.args[0]) if isinstance(leaf, Node)]
+    if [(t.dtype, t.dim()) for t in results] != [(t.dtype, t.dim()) for t in expected]:
+        got = ", ".join(f"{t.dtype}{list(t.shape)}" for t in results)
+        raise CompilationError(f"the expansion of {node.target} gives {got}", stage="import")
 
 
 def _inline(graph: Graph, body: Graph, node: Node, inputs: list[Node]) -> list[Node]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch.fx import Node
 
-from turbine_lite.graph.expansions.expansion import reads_float, tensor_argument
+from turbine_lite.graph.expansions.expansion import tensor_argument
 
 __all__ = ["KNOWN_WRONG", "KnownWrong", "why_known_wrong"]
 
@@ -27,10 +27,6 @@ class KnownWrong:
     versions: str = "IREE 3.13.0, torch-mlir 20261001"
 
 
-def _reads_float_or_bool(node: Node) -> bool:
-    return reads_float(node) or _reads_bool(node)
-
-
 def _reads_bool(node: Node) -> bool:
     return tensor_argument(node).dtype is torch.bool
 
@@ -38,6 +34,8 @@ def _reads_bool(node: Node) -> bool:
 def _has_sample_weights(node: Node) -> bool:
     return len(node.all_input_nodes) > 3
 
+
+_SORT = "does not sort NaN last, nor True after False, orders equal values otherwise and takes n * n steps, in IREE"
 
 # IREE's booleans are one-bit integers: True is -1 where they are ordered, and 1 + 1 is 0 where they are added.
 _BOOL = "takes True for -1, and True + True for False, in IREE"
@@ -56,8 +54,8 @@ _BOOL_OPS = (
 KNOWN_WRONG: tuple[KnownWrong, ...] = (
     KnownWrong("aten.tan.default", "loses accuracy near its poles in IREE"),
     KnownWrong("aten.logcumsumexp.default", "overflows in IREE"),
-    KnownWrong("aten.sort.default", "does not sort NaN last, nor True after False, in IREE", _reads_float_or_bool),
-    KnownWrong("aten.sort.stable", "does not sort NaN last, nor True after False, in IREE", _reads_float_or_bool),
+    KnownWrong("aten.sort.default", _SORT),
+    KnownWrong("aten.sort.stable", _SORT),
     KnownWrong("aten.topk.default", "takes NaN for no number, and orders equal values otherwise, in IREE"),
     KnownWrong("aten._embedding_bag_forward_only.default", "ignores per_sample_weights in IREE", _has_sample_weights),
     KnownWrong("aten._embedding_bag.default", "ignores per_sample_weights in IREE", _has_sample_weights),

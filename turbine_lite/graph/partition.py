@@ -18,7 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils._ordered_set import OrderedSet
 
 from turbine_lite.graph.constants import EMBEDDED_ELEMENTS
-from turbine_lite.graph.support import Reason, is_symbolic_scalar
+from turbine_lite.graph.support import Reason, is_symbolic_scalar, reason_for
 from turbine_lite.graph.views import EAGER_VIEW, is_view, split_off_views
 
 __all__ = ["Partitioned", "partition"]
@@ -37,8 +37,14 @@ class Partitioned:
     reasons: tuple[Reason, ...]
 
 
-def partition(gm: GraphModule, why_not: Callable[[Node], Reason | None]) -> Partitioned:
-    """Partition a functionalised graph module; ``gm`` itself is left as it is."""
+def partition(gm: GraphModule, why_not: Callable[[Node], Reason | None], min_block_size: int = 1) -> Partitioned:
+    """Partition a functionalised graph module; ``gm`` itself is left as it is.
+
+    Args:
+        gm: the graph module.
+        why_not: says of each call why it must run in eager, or None.
+        min_block_size: where something must run in eager, regions of fewer calls do so, too; views do not count.
+    """
     graph = Graph()
     copied: dict[Node, Node] = {}
     output_value = graph.graph_copy(gm.graph, copied)
@@ -47,9 +53,10 @@ def partition(gm: GraphModule, why_not: Callable[[Node], Reason | None]) -> Part
     graph.eliminate_dead_code()
     reasons = _find_reasons(graph, why_not)
     split_off_views(graph, reasons.__contains__)
-    phases = _take_views_where_used(graph, _assign_phases(graph, reasons))
-    outer, regions = _build(gm, graph, phases)
-    return Partitioned(outer, regions, tuple(reason for reason in reasons.values() if reason is not None))
+    is_cut = any(reason is not None for reason in reasons.values())
+    assigned, small = _assign_phases(graph, reasons, min_block_size if is_cut else 1)
+    outer, regions = _build(gm, graph, _take_views_where_used(graph, assigned))
+    return Partitioned(outer, regions, (*(reason for reason in reasons.values() if reason is not None), *small))
 
 
 def _find_reasons(graph: Graph, why_not: Callable[[Node], Reason | None]) -> dict[Node, Reason | None]:
@@ -79,16 +86,22 @@ class _Phase:
 _START = _Phase(-1, in_iree=False)
 
 
-def _assign_phases(graph: Graph, reasons: Mapping[Node, Reason | None]) -> dict[Node, _Phase]:
+def _assign_phases(
+    graph: Graph, reasons: Mapping[Node, Reason | None], min_block_size: int
+) -> tuple[dict[Node, _Phase], list[Reason]]:
+    """The phase of each node, and a reason for each call that runs in eager only because its region is small."""
     eager = OrderedSet(node for node in graph.nodes if node in reasons or _is_cheap_in_eager(node))
     eager.update(_unsigned_constants(graph))
     eager.update(node for node in graph.nodes if _only_feeds(node, eager))
+    small: list[Reason] = []
     while True:
         phases = _phases(graph, eager)
-        useless = _nodes_of_useless_regions(phases)
+        useless = _nodes_of_useless_regions(phases, min_block_size)
         if not useless:
-            return phases
+            return phases, small
         eager.update(useless)
+        text = f"a region of fewer than {min_block_size} operators does not pay (option min_block_size)"
+        small += [reason_for(node, "small", text) for node in useless if _computes(node)]
 
 
 def _is_cheap_in_eager(node: Node) -> bool:
@@ -149,13 +162,17 @@ def _writes(node: Node) -> bool:
     return schema is None or schema.is_mutable
 
 
-def _nodes_of_useless_regions(phases: Mapping[Node, _Phase]) -> list[Node]:
-    """Nodes of regions that hold nothing but views: calling IREE for them costs more than torch does."""
+def _nodes_of_useless_regions(phases: Mapping[Node, _Phase], min_block_size: int) -> list[Node]:
+    """Nodes of regions of too few calls, or of views only: calling IREE for them costs more than torch does."""
     by_region = defaultdict(list)
     for node, phase in phases.items():
         if phase.in_iree:
             by_region[phase.number].append(node)
-    return [node for nodes in by_region.values() if all(is_view(n) for n in nodes) for node in nodes]
+    return [n for nodes in by_region.values() if sum(map(_computes, nodes)) < min_block_size for n in nodes]
+
+
+def _computes(node: Node) -> bool:
+    return node.op == "call_function" and node.target is not operator.getitem and not is_view(node)
 
 
 def _take_views_where_used(graph: Graph, phases: Mapping[Node, _Phase]) -> dict[Node, _Phase]:

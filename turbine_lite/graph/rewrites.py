@@ -5,6 +5,7 @@ They run after partitioning, on a graph that IREE alone executes, so they need n
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -41,39 +42,21 @@ def _squeeze_dims(graph: Graph, node: Node) -> None:
     node.replace_all_uses_with(source)
 
 
-def _wrap_negative_indices(graph: Graph, node: Node) -> None:
-    # IREE's scatter does not wrap negative indices: it writes outside of the tensor.
-    source, indices, *rest = node.args
-    assert isinstance(source, Node)
-    assert isinstance(indices, (list, tuple))
-    sizes = source.meta["val"].shape
-    wrapped = [
-        _wrapped(graph, index, sizes[dim], node) if isinstance(index, Node) else None
-        for dim, index in enumerate(indices)
-    ]
-    node.args = (source, wrapped, *rest)
+def _as(target: Any) -> Callable[[Graph, Node], None]:
+    """For an operator that is the same as another one."""
 
+    def retarget(graph: Graph, node: Node) -> None:
+        node.target = target
 
-def _wrapped(graph: Graph, index: Node, size: Any, like: Node) -> Node:
-    value = index.meta["val"]
-    if value.dtype not in (torch.int32, torch.int64) or not isinstance(size, int):
-        return index
-    negative = call_with_meta(graph, aten.lt.Scalar, (index, 0), like)
-    from_end = call_with_meta(graph, aten.add.Scalar, (index, size), like)
-    return call_with_meta(graph, aten.where.self, (negative, from_end, index), like)
-
-
-def _true_divide(graph: Graph, node: Node) -> None:
-    node.target = aten.div.Tensor
+    return retarget
 
 
 _REWRITES = {
-    aten.true_divide.Tensor: _true_divide,
+    aten.true_divide.Tensor: _as(aten.div.Tensor),
+    aten._unsafe_index.Tensor: _as(aten.index.Tensor),
+    aten._unsafe_index_put.default: _as(aten.index_put.default),
     **numerics.REWRITES,
     aten.squeeze.dims: _squeeze_dims,
-    aten.index.Tensor: _wrap_negative_indices,
-    aten.index_put.default: _wrap_negative_indices,
-    aten._unsafe_index_put.default: _wrap_negative_indices,
 }
 
 

@@ -45,7 +45,8 @@ class Reason:
 
     Attributes:
         kind: "disabled", "random", "effect", "dtype", "layout", "device", "data-dependent", "custom-op",
-            "known-wrong", "not-importable", "not-lowered", "crash", "timeout", "runtime" or "internal".
+            "known-wrong", "not-importable", "not-lowered", "index", "small", "crash", "timeout", "runtime" or
+            "internal".
         text: one sentence for a person.
         node: name of the FX node, or "" for a whole graph.
         op: name of the operator, such as ``aten.sort.default``.
@@ -102,7 +103,17 @@ def why_not(node: Node, disabled_ops: tuple[str, ...] = ()) -> Reason | None:
         return reason_for(node, "random", "random numbers must be those that eager draws")
     if target._schema.is_mutable:
         return reason_for(node, "effect", "the operator writes to its argument")
+    if not expanded and _writes_through_mask(node):
+        return reason_for(node, "data-dependent", "a mask says at run time how many elements are written")
     return _why_not_these_tensors(node) or (None if expanded else _why_known_wrong(node))
+
+
+def _writes_through_mask(node: Node) -> bool:
+    # It lowers, to a program that writes outside of its memory.
+    if node.target not in (torch.ops.aten.index_put.default, torch.ops.aten._unsafe_index_put.default):
+        return False
+    indices = [index for index in node.args[1] if isinstance(index, Node)]  # type: ignore[union-attr]
+    return any(index.meta["val"].dtype in (torch.bool, torch.uint8) for index in indices)
 
 
 def _is_disabled(target: OpOverload, disabled_ops: tuple[str, ...]) -> bool:

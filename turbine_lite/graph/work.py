@@ -7,7 +7,7 @@ import math
 import torch
 from torch.fx import Graph, Node
 
-__all__ = ["choose_driver", "estimated_operations"]
+__all__ = ["choose_driver", "estimated_operations", "numel_hint"]
 
 aten = torch.ops.aten
 
@@ -31,18 +31,18 @@ def estimated_operations(graph: Graph) -> int:
 
 def _operations(node: Node) -> int:
     value = node.meta.get("val")
-    elements = _numel(value) if isinstance(value, torch.Tensor) else 0
+    elements = numel_hint(value) if isinstance(value, torch.Tensor) else 0
     if node.target in (aten.mm.default, aten.bmm.default):
         return elements * _size(node.args[0], -1)
     if node.target is aten.addmm.default:
         return elements * _size(node.args[1], -1)
     if node.target is aten.convolution.default:
         weight = node.args[1]
-        return elements * _numel(weight.meta["val"][0]) if isinstance(weight, Node) else elements
+        return elements * numel_hint(weight.meta["val"][0]) if isinstance(weight, Node) else elements
     if node.target is aten.convolution_backward.default:
         gradient, _, weight = node.args[:3]
         if isinstance(gradient, Node) and isinstance(weight, Node):
-            return 2 * _numel(gradient.meta["val"]) * _numel(weight.meta["val"][0])
+            return 2 * numel_hint(gradient.meta["val"]) * numel_hint(weight.meta["val"][0])
     return elements
 
 
@@ -50,7 +50,8 @@ def _size(argument: object, dim: int) -> int:
     return _hint(argument.meta["val"].shape[dim]) if isinstance(argument, Node) else 1
 
 
-def _numel(tensor: torch.Tensor) -> int:
+def numel_hint(tensor: torch.Tensor) -> int:
+    """The number of elements, of a dynamic size that which it had when the graph was captured."""
     return math.prod(_hint(size) for size in tensor.shape)
 
 

@@ -93,10 +93,12 @@ class SpecializedExecutable:
     aligned, and never written. Any number of threads may call it at once, also in the child of a fork.
 
     Attributes:
+        in_eager: runs the same region in eager; called where an index is out of range.
         on_failure: called with the error when a call fails for the first time; returns what runs in the program's
             place, for this call and all later ones. None: the error is raised.
 
     Raises:
+        IndexError: an index is out of range and ``in_eager`` is None.
         ExecutionError: the runtime refused the VMFB, or reported an error during a call.
     """
 
@@ -126,6 +128,8 @@ class SpecializedExecutable:
         # VM argument lists by the addresses in them.
         self._lists: dict[tuple[int, ...], Any] = {}
         self._keeps_lists = static and all(slot is not None and slot.is_direct for slot in self._inputs)
+        self._counts_bad_indices = signature.counts_bad_indices
+        self.in_eager: Callable[..., Any] | None = None
         self.on_failure: Callable[[ExecutionError], Callable[..., Any]] | None = None
         self._instead: Callable[..., Any] | None = None
         self._loaded: _Loaded | None = None
@@ -156,6 +160,8 @@ class SpecializedExecutable:
             # The context is not put back: it may hold half of a call's state.
             return self._run_otherwise(args, error)
         self._idle.append(context)
+        if self._counts_bad_indices and results.pop().item():
+            return self._run_to_fail(args)
         return results
 
     def _argument_list(self, args: Sequence[Any], results: list[torch.Tensor], held: list[torch.Tensor]) -> Any:
@@ -191,6 +197,12 @@ class SpecializedExecutable:
             self._instead = self.on_failure(failure)
             self._loaded = None
         return list(self._instead(*args))
+
+    def _run_to_fail(self, args: Sequence[Any]) -> list[torch.Tensor]:
+        """What eager makes of an index that is out of range: it raises the error that its user expects."""
+        if self.in_eager is None:
+            raise IndexError("an index is out of range")
+        return list(self.in_eager(*args))
 
     def _load(self) -> _Loaded:
         if self._instead is not None:

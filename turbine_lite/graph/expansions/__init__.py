@@ -10,6 +10,7 @@ from turbine_lite.graph.expansions import (
     pooling,
     quantized,
     reductions,
+    scans,
     special,
     sums,
     writes,
@@ -18,9 +19,9 @@ from turbine_lite.graph.expansions.expansion import Expansion
 
 __all__ = ["EXPANSIONS", "Expansion"]
 
+_FAMILIES = (elementwise, integers, special, bessel, reductions, sums, scans, movement, pooling, writes, quantized)
+
 # By the operator's name, such as "aten.erfc.default".
 EXPANSIONS: dict[str, Expansion] = {
-    str(op): expansion
-    for family in (elementwise, integers, special, bessel, reductions, sums, movement, pooling, writes, quantized)
-    for op, expansion in family.EXPANSIONS.items()
+    str(op): expansion for family in _FAMILIES for op, expansion in family.EXPANSIONS.items()
 }

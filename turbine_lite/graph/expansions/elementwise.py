@@ -123,6 +123,10 @@ def _pow(base: Tensor, exponent: Tensor) -> Tensor:
     return torch.where((exponent == 0) | (base == 1), 1.0, result)
 
 
+def _fmod_by_scalar(x: Tensor, divisor: float) -> Tensor:
+    return torch.fmod(x, torch.full([], divisor, dtype=x.dtype, device=x.device))
+
+
 def _scalar_pow(base: float, exponent: Tensor) -> Tensor:
     dtype = torch.result_type(base, exponent)
     return _pow(torch.full_like(exponent, base, dtype=dtype), exponent.to(dtype))
@@ -145,5 +149,6 @@ EXPANSIONS = {
     aten.fmin.default: Expansion(_fmin, reads_float),
     aten.nextafter.default: Expansion(_nextafter, is_not_float64),
     aten.pow.Tensor_Tensor: Expansion(_pow, lambda node: node.meta["val"].is_floating_point()),
+    aten.fmod.Scalar: Expansion(_fmod_by_scalar, reads_float),
     aten.pow.Scalar: Expansion(_scalar_pow, _needs_real_pow),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -51,6 +51,27 @@ def _of_scalar(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     return x.clone()
 
 
+def _over_dims(over_dim: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def over_dims(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
+        for d in sorted(range(x.dim()) if dim is None else (d % max(x.dim(), 1) for d in dim), reverse=True):
+            x = over_dim(x, d, keepdim)
+        return x.to(torch.bool) if dim is not None and not dim else x
+
+    return over_dims
+
+
+def _cumsum_of_scalar(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
+    return x.to(dtype or (x.dtype if x.dtype.is_floating_point else torch.int64))
+
+
+def _softmax_of_scalar(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    return _log_softmax_of_scalar(x, dim, half_to_float).exp()
+
+
+def _log_softmax_of_scalar(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    return (x - x).to(torch.float32 if half_to_float else x.dtype)
+
+
 def _distance(difference: Tensor, p: float, dim: int) -> Tensor:
     size = difference.abs()
     if p == 0:
@@ -91,9 +112,14 @@ EXPANSIONS = {
     aten.argmin.default: Expansion(_argmin, reads_float),
     aten.max.dim: Expansion(_value_and_index(_argmax), reads_float),
     aten.min.dim: Expansion(_value_and_index(_argmin), reads_float),
+    # IREE's compiler hangs on these.
+    aten._softmax.default: Expansion(_softmax_of_scalar, has_no_dimension),
+    aten._log_softmax.default: Expansion(_log_softmax_of_scalar, has_no_dimension),
     aten.amax.default: Expansion(_of_scalar, has_no_dimension),
     aten.amin.default: Expansion(_of_scalar, has_no_dimension),
-    aten.cumsum.default: Expansion(lambda x, dim, dtype=None: x.to(dtype or x.dtype), has_no_dimension),
+    aten.all.dims: Expansion(_over_dims(torch.all), lambda node: not has_no_dimension(node)),
+    aten.any.dims: Expansion(_over_dims(torch.any), lambda node: not has_no_dimension(node)),
+    aten.cumsum.default: Expansion(_cumsum_of_scalar, has_no_dimension),
     aten._cdist_forward.default: Expansion(_cdist, _is_never_empty),
     aten.dist.default: Expansion(_dist, _is_never_empty),
     aten.addmv.default: Expansion(_addmv, always),

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from turbine_lite.graph.expansions.bessel import horner
-from turbine_lite.graph.expansions.expansion import Expansion, in_float32, is_not_float64
+from turbine_lite.graph.expansions.expansion import Expansion, in_float32, is_not_float64, reads_float
 
 __all__ = ["EXPANSIONS"]
 
@@ -136,7 +136,9 @@ def _polygamma(n: int, x: Tensor) -> Tensor:
 
 def _is_digamma_or_trigamma(node: Node) -> bool:
     # The others are sums over zeta, whose number of terms depends on the data.
-    return is_not_float64(node) and node.args[0] in (0, 1)
+    # At the poles eager gives what rounding leaves of an infinity: integers often lie there, other numbers do not.
+    orders = (0, 1) if reads_float(node) else (0,)
+    return is_not_float64(node) and node.args[0] in orders
 
 
 EXPANSIONS = {

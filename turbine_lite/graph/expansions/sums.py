@@ -59,11 +59,12 @@ def _var_mean(
     x: Tensor, dim: Sequence[int] | None = None, *, correction: float | None = None, keepdim: bool = False
 ) -> tuple[Tensor, Tensor]:
     dims = _dims(x, dim)
-    wide = x.to(torch.float32)
-    mean = _mean(wide, dims, True)
+    wide = x if x.dtype is torch.float64 else x.to(torch.float32)
+    mean = wide.mean(dims, True)
     difference = wide - mean
     divisor = math.prod(x.shape[d] for d in dims) - (1 if correction is None else correction)
-    variance = _sum(difference * difference, dims, True) / max(divisor, 0)
+    squares = (difference * difference).sum(dims, True)
+    variance = squares / divisor if divisor > 0 else torch.where(squares > 0, math.inf, math.nan).to(wide.dtype)
     if not keepdim:
         variance, mean = variance.squeeze(dims), mean.squeeze(dims)
     return variance.to(x.dtype), mean.to(x.dtype)
@@ -89,12 +90,24 @@ def _is_large(node: Node) -> bool:
     return math.prod(value.shape[d] for d in _dims(value, dim)) >= _LARGE
 
 
+def _needs_care(node: Node) -> bool:
+    """Whether there are very many numbers, or so few that the variance is no number, which torch-mlir has as -0."""
+    value = tensor_argument(node)
+    sizes: tuple[object, ...] = tuple(value.shape)
+    if not all(isinstance(size, int) for size in sizes):
+        return False
+    dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
+    correction: Any = node.kwargs.get("correction")
+    count = math.prod(value.shape[d] for d in _dims(value, dim)) if value.dim() else 1
+    return bool(count <= (1 if correction is None else correction)) or _is_large(node)
+
+
 EXPANSIONS = {
     aten.sum.default: Expansion(_sum, _is_large),
     aten.sum.dim_IntList: Expansion(_sum, _is_large),
     aten.mean.default: Expansion(_mean, _is_large),
     aten.mean.dim: Expansion(_mean, _is_large),
-    aten.var.correction: Expansion(_var, _is_large),
-    aten.std.correction: Expansion(_std, _is_large),
-    aten.var_mean.correction: Expansion(_var_mean, _is_large),
+    aten.var.correction: Expansion(_var, _needs_care),
+    aten.std.correction: Expansion(_std, _needs_care),
+    aten.var_mean.correction: Expansion(_var_mean, _needs_care),
 }

@@ -58,6 +58,29 @@ def _put(x: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> 
     return flat.reshape(x.shape)
 
 
+def _put_masked(x: Tensor, indices: Sequence[Tensor | None], source: Tensor, accumulate: bool = False) -> Tensor:
+    """``index_put`` through one mask, of values that are the same for all the elements it selects."""
+    first = next(dim for dim, index in enumerate(indices) if index is not None)
+    mask = indices[first]
+    assert mask is not None
+    rest = x.dim() - first - mask.dim()
+    if source.dim() > rest:  # the dimension of selected elements, of size 1
+        before, after = source.shape[: source.dim() - rest - 1], source.shape[source.dim() - rest :]
+        source = source.reshape(*before, *[1] * mask.dim(), *after)
+    return torch.where(mask.reshape(*[1] * first, *mask.shape, *[1] * rest), x + source if accumulate else source, x)
+
+
+def _puts_one_value(node: Node) -> bool:
+    indices = [index for index in node.args[1] if isinstance(index, Node)]  # type: ignore[union-attr]
+    if len(indices) != 1 or indices[0].meta["val"].dtype is not torch.bool:
+        return False
+    x, source = tensor_argument(node), node.args[2].meta["val"]  # type: ignore[union-attr]
+    rest = x.dim() - list(node.args[1]).index(indices[0]) - indices[0].meta["val"].dim()  # type: ignore[arg-type]
+    sizes: list[object] = list(source.shape)
+    is_one_value = source.dim() <= rest or (isinstance(size := sizes[-1 - rest], int) and size == 1)
+    return is_one_value and x.dtype is source.dtype and (x.dtype is not torch.bool or len(node.args) < 4)
+
+
 def _scatter_mean(x: Tensor, dim: int, index: Tensor, source: Tensor, include_self: bool) -> Tensor:
     nothing = torch.zeros_like(x)
     total = (x if include_self else nothing).scatter_add(dim, index, source)
@@ -152,6 +175,8 @@ EXPANSIONS = {
     aten.as_strided_copy.default: Expansion(_as_strided_copy, _has_rows),
     aten.constant_pad_nd.default: Expansion(_pad, _pads_negatively),
     aten.gather.default: Expansion(_gather_from_scalar, has_no_dimension),
+    aten.index_put.default: Expansion(_put_masked, _puts_one_value),
+    aten._unsafe_index_put.default: Expansion(_put_masked, _puts_one_value),
     aten.put.default: Expansion(_put, _is_regular),
     aten.scatter_reduce.two: Expansion(_scatter_reduce, _is_mean),
     aten.index_reduce.default: Expansion(_index_reduce, _is_regular),

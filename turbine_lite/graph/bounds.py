@@ -1,0 +1,143 @@
+"""Indices out of range: eager raises an IndexError, IREE reads or writes whatever lies there.
+
+Every index that is not known to be in range is forced into it, so that no program leaves its memory, and the number of
+indices for which that made a difference becomes a last, hidden result. Where it is not 0 the caller of the program
+runs the region in eager, which raises what eager raises. Indices into a dimension of dynamic size are not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx import Graph, GraphModule, Node
+
+from turbine_lite.errors import CompilationError
+from turbine_lite.graph.insertion import call_with_meta
+from turbine_lite.graph.support import reason_for
+
+__all__ = ["check_indices"]
+
+aten = torch.ops.aten
+
+# (tensor, list of an index or None for each dimension, ...); negative indices count from the end.
+_LISTS = frozenset({aten.index.Tensor, aten.index_put.default})
+# The same, made by PyTorch's decompositions. Their indices are valid, but for nearest upsampling with a scale that
+# contradicts the size: eager's kernel then stays at the edge.
+_TRUSTED_LISTS = frozenset({aten._unsafe_index.Tensor, aten._unsafe_index_put.default})
+# (tensor, dimension, index, ...); no negative indices.
+_ALONG_DIMENSION = frozenset(
+    {
+        *(aten.gather.default, aten.index_select.default, aten.index_add.default, aten.scatter_add.default),
+        *(aten.scatter.src, aten.scatter.value, aten.scatter.reduce, aten.scatter.value_reduce),
+        *(aten.scatter_reduce.two, aten.index_copy.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor),
+    }
+)
+
+
+def check_indices(gm: GraphModule, constants: Mapping[Node, torch.Tensor]) -> bool:
+    """Force all indices of a region into their range, in place; returns whether a count was added to the results.
+
+    Args:
+        gm: a region.
+        constants: values of the nodes that do not depend on its arguments.
+
+    Raises:
+        CompilationError: a constant index is out of range.
+    """
+    checks = _Checks(gm, constants)
+    for node in list(gm.graph.nodes):
+        if node.op == "call_function":
+            checks.of_call(node)
+    if not checks.counts:
+        return False
+    output = gm.graph.output_node()
+    with gm.graph.inserting_before(output):
+        total = checks.counts[0]
+        for count in checks.counts[1:]:
+            total = call_with_meta(gm.graph, aten.add.Tensor, (total, count), count)
+    output.args = ((*output.args[0], total),)  # type: ignore[misc]
+    return True
+
+
+class _Checks:
+    def __init__(self, gm: GraphModule, constants: Mapping[Node, torch.Tensor]) -> None:
+        self.gm = gm
+        self.graph = gm.graph
+        self.constants = constants
+        self.counts: list[Node] = []
+        # By index, size, lowest allowed index and whether it is counted.
+        self.forced: dict[tuple[Node, int, int, bool], Node] = {}
+
+    def of_call(self, node: Node) -> None:
+        if node.target in _LISTS or node.target in _TRUSTED_LISTS:
+            source, indices, *rest = node.args
+            trusted = node.target in _TRUSTED_LISTS
+            sizes = source.meta["val"].shape  # type: ignore[union-attr]
+            forced = [
+                self._force(node, index, sizes[dim], negative=True, counted=not trusted)
+                for dim, index in enumerate(indices)  # type: ignore[arg-type]
+            ]
+            node.args = (source, forced, *rest)
+        elif node.target in _ALONG_DIMENSION:
+            source, dim, index, *rest = node.args
+            sizes = source.meta["val"].shape or (1,)  # type: ignore[union-attr]
+            node.args = (source, dim, self._force(node, index, sizes[dim]), *rest)  # type: ignore[index]
+        elif node.target is aten.embedding.default:
+            weight, index, *rest = node.args
+            node.args = (weight, self._force(node, index, weight.meta["val"].shape[0]), *rest)  # type: ignore[union-attr]
+
+    def _force(self, user: Node, index: Any, size: Any, *, negative: bool = False, counted: bool = True) -> Any:
+        """``index`` made non-negative and forced into the dimension, and counted where that changed it."""
+        if not isinstance(index, Node) or not isinstance(size, int) or size == 0:
+            return index
+        if index.meta["val"].dtype not in (torch.int32, torch.int64):
+            return index
+        key = (index, size, -size if negative else 0, counted)
+        if key not in self.forced:
+            if index in self.constants:
+                self.forced[key] = self._forced_constant(index, size, user, negative=negative, counted=counted)
+            else:
+                before = index.next if index.op != "placeholder" else _first_call(self.graph)
+                with self.graph.inserting_before(before):
+                    self.forced[key] = self._forced(index, size, user, negative=negative, counted=counted)
+        return self.forced[key]
+
+    def _forced_constant(self, index: Node, size: int, user: Node, *, negative: bool, counted: bool) -> Node:
+        value = self.constants[index]
+        with unset_fake_temporarily():
+            positive = torch.where(value < 0, value + size, value) if negative else value
+            forced = positive.clamp(0, size - 1)
+            if torch.equal(value, forced):
+                return index
+            if counted and not torch.equal(positive, forced):
+                reason = reason_for(user, "index", f"a constant index is out of range for size {size}")
+                raise CompilationError(f"cannot compile {reason}", stage="import", reasons=(reason,))
+        name = f"_forced_{len(self.forced)}_{index.name}"
+        self.gm.register_buffer(name, forced, persistent=False)
+        with self.graph.inserting_before(index.next):
+            literal = self.graph.get_attr(name)
+        literal.meta = dict(index.meta)
+        return literal
+
+    def _forced(self, index: Node, size: int, user: Node, *, negative: bool, counted: bool) -> Node:
+        def call(op: Any, *args: Any, **kwargs: Any) -> Node:
+            return call_with_meta(self.graph, op, args, user, **kwargs)
+
+        positive = index
+        if negative:
+            positive = call(aten.where.self, call(aten.lt.Scalar, index, 0), call(aten.add.Scalar, index, size), index)
+        forced = call(aten.clamp.default, positive, 0, size - 1)
+        if counted:
+            changed = call(
+                torch.ops.prims.convert_element_type.default, call(aten.ne.Tensor, positive, forced), torch.int64
+            )
+            self.counts.append(call(aten.sum.default, changed))
+        return forced
+
+
+def _first_call(graph: Graph) -> Node:
+    first: Node = next(node for node in graph.nodes if node.op in ("call_function", "output"))
+    return first
