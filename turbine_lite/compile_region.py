@@ -16,6 +16,7 @@ from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.errors import CompilationError, CompilerKilledError, CompilerTimeoutError, UnsupportedError
 from turbine_lite.graph.bounds import check_indices
 from turbine_lite.graph.constants import fold_constants
+from turbine_lite.graph.dynamic_fills import keep_fills_apart
 from turbine_lite.graph.expand import expand_operators
 from turbine_lite.graph.insertion import copy_graph_module
 from turbine_lite.graph.narrow_integers import widen_narrow_integers
@@ -146,6 +147,7 @@ def _prepare(region: GraphModule) -> _Prepared:
     gm = copy_graph_module(region)
     signature = specialize_signature(gm.graph)
     expand_operators(gm.graph)
+    keep_fills_apart(gm.graph)
     if check_indices(gm, fold_constants(gm)):
         signature = signature.with_count()
     widen_narrow_integers(gm)
@@ -154,7 +156,8 @@ def _prepare(region: GraphModule) -> _Prepared:
     if not keep_f64:
         round_float_scalars(gm.graph)
     dynamic = any(not isinstance(n, int) for node in gm.graph.nodes for t in tensors_of(node) for n in t.shape)
-    return _Prepared(gm, signature, Traits(keep_f64, dynamic))
+    batched = any(node.target is torch.ops.aten.bmm.default for node in gm.graph.nodes)
+    return _Prepared(gm, signature, Traits(keep_f64, dynamic, batched))
 
 
 def _compile(module: ImportedModule, options: Options, dump: Dump, traits: Traits) -> Compiled:

@@ -28,12 +28,16 @@ _BASE_FLAGS = (
 
 _FAST_FLAGS = (
     "--iree-opt-level={opt_level}",
-    # Matmuls on packed tiles with micro-kernels: 80 ms -> 29 ms for 1024x1024x1024 on one core.
+    # Convolutions as matmuls: ResNet-18 336 ms -> 39 ms.
+    "--iree-global-opt-use-im2col-for-convs",
+)
+
+# Matmuls on packed tiles with micro-kernels: 80 ms -> 29 ms for 1024x1024x1024 on one core. Not for batched matmuls
+# over dynamic dimensions: ``(2, 12, n, n) @ (2, 12, n, 64)`` comes out wrong.
+_TILING_FLAGS = (
     "--iree-opt-data-tiling",
     "--iree-dispatch-creation-data-tiling",
     "--iree-llvmcpu-enable-ukernels=mmt4d",
-    # Convolutions as matmuls: ResNet-18 336 ms -> 39 ms.
-    "--iree-global-opt-use-im2col-for-convs",
 )
 
 # Aggressive fusion over dynamic dimensions makes programs that write outside of their results (batch norm in training
@@ -76,17 +80,20 @@ class Traits:
         keep_f64: it has float64 tensors. Then demotion, IREE's default, would give wrong results; otherwise it is
             wanted, because float64 scalars computed on the host side do not compile.
         dynamic: some shape is not known before a call.
+        batched_matmul: there is one.
     """
 
     keep_f64: bool
     dynamic: bool
+    batched_matmul: bool = False
 
 
 def flag_sets(options: Options, traits: Traits) -> tuple[FlagSet, ...]:
     """The sets to try in order; a later one is milder. ``options.compile_flags`` replace flags of the same name."""
     base = (*_BASE_FLAGS, f"--iree-input-demote-f64-to-f32={'false' if traits.keep_f64 else 'true'}")
-    fast = _flag_set("fast", (*base, *_FAST_FLAGS), _GLOBAL_FLAGS, options)
-    unfused = _flag_set("unfused", (*base, *_FAST_FLAGS, *_UNFUSED_FLAGS), _GLOBAL_FLAGS, options)
+    tiling = () if traits.dynamic and traits.batched_matmul else _TILING_FLAGS
+    fast = _flag_set("fast", (*base, *_FAST_FLAGS, *tiling), _GLOBAL_FLAGS, options)
+    unfused = _flag_set("unfused", (*base, *_FAST_FLAGS, *tiling, *_UNFUSED_FLAGS), _GLOBAL_FLAGS, options)
     mild = _flag_set("mild", (*base, *_MILD_FLAGS), _GLOBAL_FLAGS + _MILD_GLOBAL_FLAGS, options)
     return (unfused, mild) if traits.dynamic else (fast, unfused, mild)
 
