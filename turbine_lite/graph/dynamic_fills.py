@@ -25,8 +25,9 @@ _FILLS = frozenset(
     }
 )
 
-# The position of the index among the arguments.
+# The position, among the arguments, of the index or of what is written.
 _WRITES = {
+    **dict.fromkeys((aten.slice_scatter.default, aten.select_scatter.default), 1),
     aten.index_put.default: 1,
     aten._unsafe_index_put.default: 1,
     **dict.fromkeys((aten.scatter.src, aten.scatter.value, aten.scatter.reduce, aten.scatter.value_reduce), 2),
@@ -36,7 +37,7 @@ _WRITES = {
 
 
 def keep_fills_apart(graph: Graph) -> None:
-    """Make each such tensor look computed: from the index with which it is written; in place."""
+    """Make each such tensor look computed: from the index, or else the numbers, of what writes into it; in place."""
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target in _WRITES and _is_dynamic_fill(node.args[0]):
             index = node.args[_WRITES[node.target]]
@@ -58,6 +59,8 @@ def _depending_on(graph: Graph, source: Node, index: Node, like: Node) -> Node:
         return call_with_meta(graph, op, args, like, **kwargs)
 
     # Bit 1 of a square is zero, which IREE does not know, so it takes the result for data.
+    if index.meta["val"].is_floating_point():
+        index = call(aten.isnan.default, index)
     total = call(aten.sum.default, call(torch.ops.prims.convert_element_type.default, index, torch.int64))
     square = call(aten.mul.Tensor, total, total)
     bit = call(aten.bitwise_and.Scalar, square, 2)

@@ -31,6 +31,12 @@ def _reads_bool(node: Node) -> bool:
     return tensor_argument(node).dtype is torch.bool
 
 
+def _is_unsafe(node: Node) -> bool:
+    # With a source that is a slice, beside other readers of it: seen in the forward graph of a training step.
+    sizes = [size for source in node.all_input_nodes for size in source.meta["val"].shape]
+    return _reads_bool(node) or not all(isinstance(size, int) for size in sizes)
+
+
 def _has_sample_weights(node: Node) -> bool:
     return len(node.all_input_nodes) > 3
 
@@ -59,7 +65,7 @@ KNOWN_WRONG: tuple[KnownWrong, ...] = (
     KnownWrong("aten.topk.default", "takes NaN for no number, and orders equal values otherwise, in IREE"),
     KnownWrong("aten._embedding_bag_forward_only.default", "ignores per_sample_weights in IREE", _has_sample_weights),
     KnownWrong("aten._embedding_bag.default", "ignores per_sample_weights in IREE", _has_sample_weights),
-    KnownWrong("aten.scatter_reduce.two", "adds booleans modulo 2 in IREE", _reads_bool),
+    KnownWrong("aten.scatter_reduce.two", "adds booleans modulo 2, and dynamic sizes wrongly, in IREE", _is_unsafe),
     *(KnownWrong(f"aten.{op}", _BOOL, _reads_bool) for op in _BOOL_OPS),
 )
 
