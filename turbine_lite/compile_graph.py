@@ -65,7 +65,7 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
     report.add_to(counters["turbine_lite"])
     dump.record(**dataclasses.asdict(report))
     boxed = _boxed(run)
-    boxed.report = report  # type: ignore[attr-defined]
+    boxed.report = report  # type: ignore[attr-defined]  # a callable's own
     return boxed
 
 

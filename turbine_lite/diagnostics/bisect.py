@@ -14,6 +14,7 @@ from turbine_lite.compile_region import compile_region
 from turbine_lite.diagnostics.compare import Difference, difference
 from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.diagnostics.snapshot import copy_arguments
+from turbine_lite.graph.eager import as_captured
 from turbine_lite.graph.shrink import calls_of, shrink
 from turbine_lite.graph.subgraph import Part, extract_part
 from turbine_lite.options import Options
@@ -71,12 +72,19 @@ class _Search:
         self.region = region
         self.options = dataclasses.replace(options, dump_dir=None)
         recorder = _Recorder(region)
-        with torch.no_grad(), torch.autocast("cpu", enabled=False):
+        with as_captured():
             recorder.run(*inputs)
         self.values = recorder.values
+        self.tried: dict[tuple[Node, ...], Difference | None] = {}
 
     def differs(self, nodes: Sequence[Node]) -> Difference | None:
         """The first difference of some calls, compiled alone and run on eager's values."""
+        key = tuple(nodes)
+        if key not in self.tried:
+            self.tried[key] = self._differs(nodes)
+        return self.tried[key]
+
+    def _differs(self, nodes: Sequence[Node]) -> Difference | None:
         part = extract_part(self.region, nodes)
         try:
             executable = compile_region(part.gm, self.options, Dump(None))

@@ -21,7 +21,7 @@ def copy_arguments(arguments: Sequence[Any]) -> list[Any]:
         original = tensor.untyped_storage()
         identity = original._cdata  # not the address, which is the same for all empty storages
         if identity not in storages:
-            storages[identity] = original.clone()  # type: ignore[no-untyped-call]
+            storages[identity] = original.clone()  # type: ignore[no-untyped-call]  # torch's
         made = torch.empty(0, dtype=tensor.dtype)
         made.set_(storages[identity], tensor.storage_offset(), tensor.shape, tensor.stride())
         if tensor.is_neg():

@@ -22,7 +22,7 @@ from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.diagnostics.reproducer import write_reproducer
 from turbine_lite.diagnostics.snapshot import copy_arguments
 from turbine_lite.errors import VerificationError
-from turbine_lite.graph.eager import run_in_eager
+from turbine_lite.graph.eager import as_captured, run_in_eager
 from turbine_lite.graph.source import source_line
 from turbine_lite.graph.support import op_name
 from turbine_lite.graph.views import base_of
@@ -141,7 +141,7 @@ class VerifiedGraph:
         for region in self.regions:
             region.watching = True
         try:
-            with torch.no_grad(), torch.autocast("cpu", enabled=False):
+            with as_captured():
                 run(*copy_arguments(inputs))
         finally:
             for region in self.regions:

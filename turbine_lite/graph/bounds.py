@@ -58,7 +58,8 @@ def check_indices(gm: GraphModule, constants: Mapping[Node, torch.Tensor]) -> bo
         total = checks.counts[0]
         for count in checks.counts[1:]:
             total = call_with_meta(gm.graph, aten.add.Tensor, (total, count), count)
-    output.args = ((*output.args[0], total),)  # type: ignore[misc]
+    results: Any = output.args[0]
+    output.args = ((*results, total),)
     return True
 
 
@@ -72,22 +73,23 @@ class _Checks:
         self.forced: dict[tuple[Node, int, int, bool], Node] = {}
 
     def of_call(self, node: Node) -> None:
+        arguments: Any = node.args
         if node.target in _LISTS or node.target in _TRUSTED_LISTS:
-            source, indices, *rest = node.args
+            source, indices, *rest = arguments
             trusted = node.target in _TRUSTED_LISTS
-            sizes = source.meta["val"].shape  # type: ignore[union-attr]
+            sizes = source.meta["val"].shape
             forced = [
                 self._force(node, index, sizes[dim], negative=True, counted=not trusted)
-                for dim, index in enumerate(indices)  # type: ignore[arg-type]
+                for dim, index in enumerate(indices)
             ]
             node.args = (source, forced, *rest)
         elif node.target in _ALONG_DIMENSION:
-            source, dim, index, *rest = node.args
-            sizes = source.meta["val"].shape or (1,)  # type: ignore[union-attr]
-            node.args = (source, dim, self._force(node, index, sizes[dim]), *rest)  # type: ignore[index]
+            source, dim, index, *rest = arguments
+            sizes = source.meta["val"].shape or (1,)
+            node.args = (source, dim, self._force(node, index, sizes[dim]), *rest)
         elif node.target is aten.embedding.default:
-            weight, index, *rest = node.args
-            node.args = (weight, self._force(node, index, weight.meta["val"].shape[0]), *rest)  # type: ignore[union-attr]
+            weight, index, *rest = arguments
+            node.args = (weight, self._force(node, index, weight.meta["val"].shape[0]), *rest)
 
     def _force(self, user: Node, index: Any, size: Any, *, negative: bool = False, counted: bool = True) -> Any:
         """``index`` made non-negative and forced into the dimension, and counted where that changed it."""

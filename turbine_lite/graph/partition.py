@@ -19,7 +19,7 @@ from torch.utils._ordered_set import OrderedSet
 
 from turbine_lite.graph.constants import EMBEDDED_ELEMENTS
 from turbine_lite.graph.support import Reason, is_symbolic_scalar, reason_for
-from turbine_lite.graph.views import EAGER_VIEW, is_view, split_off_views
+from turbine_lite.graph.views import EAGER_VIEW, computes, is_view, split_off_views
 
 __all__ = ["Partitioned", "partition"]
 
@@ -101,7 +101,7 @@ def _assign_phases(
             return phases, small
         eager.update(useless)
         text = f"a region of fewer than {min_block_size} operators does not pay (option min_block_size)"
-        small += [reason_for(node, "small", text) for node in useless if _computes(node)]
+        small += [reason_for(node, "small", text) for node in useless if computes(node)]
 
 
 def _is_cheap_in_eager(node: Node) -> bool:
@@ -168,11 +168,7 @@ def _nodes_of_useless_regions(phases: Mapping[Node, _Phase], min_block_size: int
     for node, phase in phases.items():
         if phase.in_iree:
             by_region[phase.number].append(node)
-    return [n for nodes in by_region.values() if sum(map(_computes, nodes)) < min_block_size for n in nodes]
-
-
-def _computes(node: Node) -> bool:
-    return node.op == "call_function" and node.target is not operator.getitem and not is_view(node)
+    return [n for nodes in by_region.values() if sum(map(computes, nodes)) < min_block_size for n in nodes]
 
 
 def _take_views_where_used(graph: Graph, phases: Mapping[Node, _Phase]) -> dict[Node, _Phase]:

@@ -8,9 +8,8 @@ from collections.abc import Iterable, MutableMapping
 import torch
 from torch.fx import GraphModule, Node
 
-from turbine_lite.graph.shrink import calls_of
-from turbine_lite.graph.support import Reason, is_symbolic_scalar
-from turbine_lite.graph.views import is_view
+from turbine_lite.graph.support import Reason
+from turbine_lite.graph.views import computes
 from turbine_lite.graph.work import numel_hint
 
 __all__ = ["GraphReport", "RegionReport", "compute_calls"]
@@ -71,7 +70,7 @@ class GraphReport:
 
 def compute_calls(gm: GraphModule) -> int:
     """The calls that compute something: neither views, nor sizes, nor items of results."""
-    return sum(not is_view(node) and not is_symbolic_scalar(node.meta.get("val")) for node in calls_of(gm))
+    return sum(map(computes, gm.graph.nodes))
 
 
 def _bytes(nodes: Iterable[Node]) -> int:

@@ -17,7 +17,7 @@ from torch.fx import Graph, Node
 
 from turbine_lite.graph.support import is_symbolic_scalar
 
-__all__ = ["EAGER_VIEW", "base_of", "is_view", "split_off_views"]
+__all__ = ["EAGER_VIEW", "base_of", "computes", "is_view", "split_off_views"]
 
 # Key in ``Node.meta`` of the copies that run in eager.
 EAGER_VIEW = "turbine_lite_eager_view"
@@ -33,6 +33,16 @@ def is_view(node: Node) -> bool:
     if is_symbolic_scalar(node.meta.get("val")):
         return node.target is not torch.ops.aten._local_scalar_dense.default
     return isinstance(node.target, OpOverload) and node.target.is_view
+
+
+def computes(node: Node) -> bool:
+    """Whether the node is a call that computes something: no view, no size, no item of a result."""
+    return (
+        node.op == "call_function"
+        and node.target is not operator.getitem
+        and not is_view(node)
+        and not is_symbolic_scalar(node.meta.get("val"))
+    )
 
 
 def base_of(node: Node) -> Node:

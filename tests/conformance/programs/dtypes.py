@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from tests.conformance.programs.harness import TOLERANCE, flags, ints, normal, positive, program
+from tests.conformance.programs.harness import flags, ints, normal, positive, program
+from tests.helpers import TOLERANCE
 
 # bfloat16 in the middle of a chain, whose result is float32, is rounded once where eager rounds at each step.
 _NARROW = TOLERANCE[torch.bfloat16]

@@ -14,20 +14,11 @@ import torch
 from torch._dynamo.utils import counters
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
+from tests.helpers import TOLERANCE
+
 __all__ = ["PROGRAMS", "Program", "check", "flags", "ints", "normal", "positive", "program", "special"]
 
 Inputs = Callable[[], tuple[Any, ...]]
-
-# (relative, absolute). float32 sums are taken in another order than in eager; chains in half precision are rounded
-# once where eager rounds at each step.
-TOLERANCE = {
-    torch.float16: (5e-3, 5e-3),
-    torch.bfloat16: (4e-2, 4e-2),
-    torch.float32: (1e-4, 1e-5),
-    torch.float64: (1e-7, 1e-8),
-    torch.complex64: (1e-4, 1e-5),
-    torch.complex128: (1e-7, 1e-8),
-}
 
 
 @dataclasses.dataclass(frozen=True)
