@@ -16,7 +16,6 @@ from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.errors import CompilationError, CompilerKilledError, CompilerTimeoutError, UnsupportedError
 from turbine_lite.graph.bounds import check_indices
 from turbine_lite.graph.constants import fold_constants
-from turbine_lite.graph.dynamic_fills import keep_fills_apart
 from turbine_lite.graph.expand import expand_operators
 from turbine_lite.graph.insertion import copy_graph_module
 from turbine_lite.graph.narrow_integers import widen_narrow_integers
@@ -27,6 +26,7 @@ from turbine_lite.graph.signature import Signature, specialize_signature
 from turbine_lite.graph.subgraph import extract_part
 from turbine_lite.graph.support import op_name, tensors_of
 from turbine_lite.graph.work import choose_driver
+from turbine_lite.graph.write_targets import keep_targets_apart
 from turbine_lite.mlir.importer import ImportedModule, import_region
 from turbine_lite.options import Options
 from turbine_lite.runtime.executable import SpecializedExecutable
@@ -147,7 +147,7 @@ def _prepare(region: GraphModule) -> _Prepared:
     gm = copy_graph_module(region)
     signature = specialize_signature(gm.graph)
     expand_operators(gm.graph)
-    keep_fills_apart(gm.graph)
+    keep_targets_apart(gm.graph)
     if check_indices(gm, fold_constants(gm)):
         signature = signature.with_count()
     widen_narrow_integers(gm)

@@ -10,6 +10,7 @@ The samples of an operator are run in one graph, which compiles in a fraction of
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -63,14 +64,16 @@ def run_op(name: str, column: str) -> str:
     """
     dtype_name, _, what = column.partition(" ")
     op = OPS[name]
-    function = _function_of(op, what)
-    samples = []
-    for sample in op.sample_inputs("cpu", _DTYPES[dtype_name], requires_grad=what == "grad"):
-        arguments = (sample.input, *sample.args)
-        # What eager refuses says nothing about us; what is no differentiable tensor has no gradient.
-        if _eager_result(function, arguments, sample.kwargs, what) is not None:
-            samples.append((arguments, sample.kwargs))
-    return _check(function, _spread(samples), what, comparable=name not in NOT_COMPARABLE)
+    for function in _functions_of(op, what):
+        samples = list(_accepted(op, function, _DTYPES[dtype_name], what))
+        if samples:
+            break
+    samples, comparable = _spread(samples), name not in NOT_COMPARABLE
+    reasons = _check(function, samples, what, comparable=comparable)
+    if reasons is None and len(samples) > 1:  # one sample that Dynamo does not trace keeps all from being compiled
+        parts = [_check(function, [sample], what, comparable=comparable) for sample in samples]
+        reasons = sorted({reason for part in parts for reason in part or ()}) if parts != [None] * len(parts) else None
+    return "no graph" if reasons is None else "; ".join(reasons) or "native"
 
 
 def _spread(samples: list[Any]) -> list[Any]:
@@ -79,17 +82,24 @@ def _spread(samples: list[Any]) -> list[Any]:
     return [samples[i] for i in sorted({round(k * last / (SAMPLES - 1)) for k in range(SAMPLES)})] if samples else []
 
 
-def _function_of(op: Any, what: str) -> Callable[..., Any]:
+def _functions_of(op: Any, what: str) -> Iterator[Callable[..., Any]]:
+    """The operator, in the forms in which it may take the database's samples."""
     if what == "inplace":
-        variant: Callable[..., Any] = op.inplace_variant
-        return variant
+        yield op.inplace_variant
+        return
     # The database wraps random operators in a function that sets the seed, which Dynamo does not trace.
     prefix, _, plain = op.name.rpartition(".")
     if prefix == "nn.functional" and not op.variant_test_name and hasattr(torch.nn.functional, plain):
-        direct: Callable[..., Any] = getattr(torch.nn.functional, plain)
-        return direct
-    wrapped: Callable[..., Any] = op.op
-    return wrapped
+        yield getattr(torch.nn.functional, plain)
+    yield op.op
+
+
+def _accepted(op: Any, function: Callable[..., Any], dtype: torch.dtype, what: str) -> Iterator[Any]:
+    for sample in op.sample_inputs("cpu", dtype, requires_grad=what == "grad"):
+        arguments = (sample.input, *sample.args)
+        # What eager refuses says nothing about us; what is no differentiable tensor has no gradient.
+        if _eager_result(function, arguments, sample.kwargs, what) is not None:
+            yield arguments, sample.kwargs
 
 
 def _eager_result(function: Callable[..., Any], arguments: Any, kwargs: Any, what: str) -> Any:
@@ -103,23 +113,32 @@ def _eager_result(function: Callable[..., Any], arguments: Any, kwargs: Any, wha
     return (result,)
 
 
-def _check(function: Callable[..., Any], samples: Sequence[Any], what: str, *, comparable: bool) -> str:
+def _check(function: Callable[..., Any], samples: Sequence[Any], what: str, *, comparable: bool) -> list[str] | None:
+    """The reasons for eager parts; None if Dynamo left everything to eager."""
     torch._dynamo.reset()
     counters.clear()
 
-    def program(samples: Any) -> list[Any]:
-        return [function(*arguments, **kwargs) for arguments, kwargs in samples]
-
+    program = functools.partial(_call_all if len(samples) > 1 else _call_first, function)
     want, want_inputs = _run(program, clone(list(samples)), what)
     got, got_inputs = _run(torch.compile(program, backend="turbine_lite_cpu"), clone(list(samples)), what)
     if comparable:
         same(got, want)
         same(got_inputs, want_inputs)
     if not counters["turbine_lite"]["graphs"]:
-        return "no graph"
+        return None
     reasons = sorted(key.removeprefix("eager ") for key in counters["turbine_lite"] if key.startswith("eager "))
     # What is left beside an operator in eager may be too little for a region: no news.
-    return "; ".join(reason for reason in reasons if not reason.endswith(": small")) or "native"
+    return [reason for reason in reasons if not reason.endswith(": small")]
+
+
+def _call_all(function: Callable[..., Any], samples: Any) -> list[Any]:
+    return [function(*arguments, **kwargs) for arguments, kwargs in samples]
+
+
+def _call_first(function: Callable[..., Any], samples: Any) -> list[Any]:
+    # Dynamo can break a graph here, and not in a comprehension.
+    arguments, kwargs = samples[0]
+    return [function(*arguments, **kwargs)]
 
 
 def _run(program: Callable[[Any], list[Any]], samples: Any, what: str) -> tuple[Any, Any]:

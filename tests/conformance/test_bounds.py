@@ -101,3 +101,22 @@ def test_upsampling_whose_scale_contradicts_its_size(size):
         return upsample(x, size, 1.0, 0.5), upsample.default(x, size, None, 3.0), upsample(x, size)
 
     assert_same(compiled(program)(x), program(x))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("size", [6, 12, 9], ids=str)
+def test_upsampling_called_by_its_internal_name(size, dynamic):
+    """One and three dimensions look at a scale that two dimensions do not look at."""
+    x = torch.arange(72.0).reshape(1, 2, 6, 6)
+
+    def program(x):
+        nn = torch._C._nn
+        return (
+            nn.upsample_nearest1d(x[0], [size], 2.3),
+            nn.upsample_nearest2d(x, output_size=[size, 6], scales_h=2.3, scales_w=4.7),
+            nn.upsample_nearest3d(x[None], [2, size, 7], 1.5, 2.3, 4.7),
+            nn.upsample_nearest2d(x, None, [1.5, 2.0]),
+        )
+
+    run = torch.compile(program, backend="turbine_lite_cpu", dynamic=dynamic)
+    assert_same(run(x), program(x))

@@ -92,3 +92,13 @@ def test_gradients_of_slices_do_not_share_memory():
     torch.compile(program, backend="turbine_lite_cpu", dynamic=True)(a).backward()
     program(b).backward()
     assert_same(a.grad, b.grad)
+
+
+def test_sums_of_many_numbers():
+    def program(x):
+        return x.sum((0, 1)), x.mean(1), x.var((0, 1)), x.sum(), x.std((0, 1), correction=0), torch.var_mean(x, (0, 1))
+
+    run = torch.compile(program, backend="turbine_lite_cpu", dynamic=True, options={"fallback": "error"})
+    for shape in ((1000, 4096, 2), (30, 200, 2)):
+        x = torch.rand(shape) + 100
+        assert_same(run(x), program(x))

@@ -64,6 +64,7 @@ def test_extremes_find_nan(function):
         lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
         lambda x: F.avg_pool2d(x, 3, 2, ceil_mode=True, divisor_override=5),
         lambda x: F.adaptive_max_pool2d(x, (3, 2), return_indices=True),
+        lambda x: torch.ops.aten.avg_pool2d(x, (2, 2), (), (0,), False, True, -2),
         lambda x: F.max_pool3d(x[:, :, None], (1, 2, 2), return_indices=True),
         lambda x: F.avg_pool3d(x[:, :, None], (1, 2, 3), 2),
     ],
@@ -233,3 +234,75 @@ def test_all_and_any_over_several_dimensions():
 def test_remainder_of_a_scalar():
     x = torch.tensor([5.5, -5.5, 0.0, 19.0, 40.0])
     assert_same(compiled(lambda x: (x.fmod(19.0), x.fmod(-2.5)))(x), (x.fmod(19.0), x.fmod(-2.5)))
+
+
+@pytest.mark.parametrize("order", range(7))
+def test_polygamma(order):
+    x = torch.cat([torch.linspace(-6.93, 12, 41), torch.tensor([100.0])])
+    if order != 1:
+        x = torch.cat([x, torch.tensor([0.0, -1.0, -3.0, math.inf, math.nan])])
+    assert_same(compiled(lambda x: torch.polygamma(order, x))(x), torch.polygamma(order, x), rtol=2e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_frexp(dtype):
+    x = torch.cat([SPECIAL, torch.tensor([1e-40, 2.0**-126, 3e38, -1e-45, 0.1])]).to(dtype)
+    assert_same(compiled(lambda x: tuple(torch.frexp(x)))(x), tuple(torch.frexp(x)))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize("descending", [False, True])
+def test_sort_of_few(descending, dim):
+    x = torch.randint(0, 4, (3, 16)).float()
+    x[0, 3] = x[1, 2] = x[1, 5] = math.nan
+    x[2, 1], x[2, 3] = -0.0, math.inf
+
+    def program(x, whole):
+        return (
+            tuple(torch.sort(x, dim, descending)),
+            tuple(torch.sort(x, dim=dim, descending=descending, stable=True)),
+            torch.argsort(whole, dim, descending),
+            tuple(torch.sort(whole > 1, dim, descending)),
+            torch.topk(x, 2, dim, largest=descending)[0],
+            torch.quantile(x[:, 6:], 0.3, dim),
+        )
+
+    whole = torch.randint(0, 4, (3, 16))
+    assert_same(compiled(program)(x, whole), program(x, whole), strides=False)
+
+
+@pytest.mark.parametrize("right", [False, True])
+def test_searches(right):
+    sequence = torch.randn(7).sort().values
+    values = torch.cat([torch.randn(5), sequence[:2], torch.tensor([math.nan, math.inf])])
+    sorter = torch.randperm(7)
+
+    def program(s, v, sorter):
+        return (
+            torch.searchsorted(s, v, right=right),
+            torch.searchsorted(s, 0.1, right=right, out_int32=True),
+            torch.searchsorted(s.expand(3, 7).contiguous(), v.expand(3, 9).contiguous(), right=right),
+            torch.searchsorted(s[sorter], v, right=right, sorter=sorter.argsort()),
+            torch.searchsorted(s.flip(0), v, right=right),
+            torch.bucketize(v, s, right=right),
+        )
+
+    assert_same(compiled(program)(sequence, values, sorter), program(sequence, values, sorter))
+
+
+def test_masked_scatter():
+    x, mask, source = torch.randn(3, 4), torch.rand(3, 4) > 0.5, torch.randn(12)
+
+    def program(x, mask, source):
+        return x.masked_scatter(mask, source), x.masked_scatter(mask[0], source), x.masked_scatter(mask & False, source)
+
+    run = compiled(program)
+    assert_same(run(x, mask, source), program(x, mask, source))
+    with pytest.raises(RuntimeError, match="Number of elements of source"):
+        compiled(lambda x, mask, source: x.masked_scatter(mask, source))(x, mask | True, source[:5])
+
+
+@pytest.mark.parametrize("p", [0, 1, 2, 3.0, math.inf])
+def test_distances_of_pairs(p):
+    x = torch.randn(5, 3)
+    assert_same(compiled(lambda x: F.pdist(x, p))(x), F.pdist(x, p))

@@ -16,6 +16,7 @@ Case = tuple[Callable[..., object], tuple[torch.Tensor, ...]]
 
 aten = torch.ops.aten
 FLOATS = torch.tensor([1.0, NAN, 3.0, -1.0, 2.0])
+MANY = torch.cat([torch.arange(20.0), FLOATS])  # more than are sorted by an expansion
 BOOLS = torch.tensor([True, False, True, False])
 OTHER = torch.tensor([True, True, False, False])
 INDEX = torch.tensor([0, 0, 1, 0])
@@ -33,8 +34,8 @@ PROOFS: dict[str, Case] = {
         BAG,
     ),
     "aten._embedding_bag.default": (lambda i, w, o, s: aten._embedding_bag(w, i, o, False, 0, False, s)[0], BAG),
-    "aten.sort.default": (lambda x: x.sort(), (FLOATS,)),
-    "aten.sort.stable": (lambda x: x.sort(stable=True), (FLOATS,)),
+    "aten.sort.default": (lambda x: x.sort(), (MANY,)),
+    "aten.sort.stable": (lambda x: x.sort(stable=True), (MANY,)),
     "aten.topk.default": (lambda x: x.topk(2), (FLOATS,)),
     "aten.scatter_reduce.two": (lambda x, i, s: x.scatter_reduce(0, i, s, "amax"), (BOOLS, INDEX, OTHER)),
     "aten.clamp.Tensor": (lambda x, y: torch.clamp(x, min=y), (BOOLS, OTHER)),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from turbine_lite.errors import CompilationError
 from turbine_lite.graph.decompositions import decomposition_table
-from turbine_lite.graph.expansions import EXPANSIONS
+from turbine_lite.graph.expansions import EXPANSIONS, Expansion
 from turbine_lite.graph.insertion import origin_of
 
 __all__ = ["expand_operators", "is_expanded"]
@@ -43,16 +42,17 @@ def expand_operators(graph: Graph) -> None:
         if _is_empty(node):
             _replace_by_nothing(graph, node)
             continue
-        function = _expansion_of(node)
-        if function is not None:
-            pending += _expand(graph, node, function)
+        expansion = _expansion_of(node)
+        if expansion is not None:
+            pending += _expand(graph, node, expansion)
 
 
-def _expansion_of(node: Node) -> Callable[..., Any] | None:
-    expansion = EXPANSIONS.get(str(node.target))
-    if expansion is None or node.meta.get("expansion_of") is node.target or not expansion.applies_to(node):
-        return None
-    return expansion.function
+def _expansion_of(node: Node) -> Expansion | None:
+    for expansion in EXPANSIONS.get(str(node.target), ()):
+        # An expansion may call the operator itself, with arguments for which it is right.
+        if node.meta.get("expansion") is not expansion and expansion.applies_to(node):
+            return expansion
+    return None
 
 
 def _is_empty(node: Node) -> bool:
@@ -92,19 +92,19 @@ def _replace(graph: Graph, node: Node, result: Any) -> None:
     graph.erase_node(node)
 
 
-def _expand(graph: Graph, node: Node, function: Callable[..., Any]) -> list[Node]:
+def _expand(graph: Graph, node: Node, expansion: Expansion) -> list[Node]:
     inputs = node.all_input_nodes
     values = [source.meta["val"] for source in inputs]
 
     def flat(*tensors: Any) -> Any:
         by_node = dict(zip(inputs, tensors, strict=True))
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), by_node.__getitem__)
-        return function(*args, **kwargs)
+        return expansion.function(*args, **kwargs)
 
     with detect_fake_mode(values) or contextlib.nullcontext(), torch.no_grad():
         traced = make_fx(flat, decomposition_table=decomposition_table())(*values)
     _check_result(node, traced.graph.output_node())
-    return _inline(graph, traced.graph, node, inputs)
+    return _inline(graph, traced.graph, node, inputs, expansion)
 
 
 def _check_result(node: Node, output: Node) -> None:
@@ -116,7 +116,7 @@ def _check_result(node: Node, output: Node) -> None:
         raise CompilationError(f"the expansion of {node.target} gives {got}", stage="import")
 
 
-def _inline(graph: Graph, body: Graph, node: Node, inputs: list[Node]) -> list[Node]:
+def _inline(graph: Graph, body: Graph, node: Node, inputs: list[Node], expansion: Expansion) -> list[Node]:
     placeholders = [inner for inner in body.nodes if inner.op == "placeholder"]
     copies: dict[Node, Node] = dict(zip(placeholders, inputs, strict=True))
     added = []
@@ -125,8 +125,7 @@ def _inline(graph: Graph, body: Graph, node: Node, inputs: list[Node]) -> list[N
             if inner.op == "call_function":
                 copy = copies[inner] = graph.node_copy(inner, copies.__getitem__)
                 copy.meta["origin"] = origin_of(node)
-                # An expansion may call the operator itself, with arguments for which it is right.
-                copy.meta["expansion_of"] = node.target
+                copy.meta["expansion"] = expansion
                 if "stack_trace" in node.meta:
                     copy.meta["stack_trace"] = node.meta["stack_trace"]
                 added.append(copy)

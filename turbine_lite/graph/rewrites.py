@@ -51,7 +51,21 @@ def _as(target: Any) -> Callable[[Graph, Node], None]:
     return retarget
 
 
+def _count_from_first(graph: Graph, node: Node) -> None:
+    # IREE's compiler crashes on scatters along a negative dimension.
+    source, dim, *rest = node.args
+    assert isinstance(source, Node)
+    assert isinstance(dim, int)
+    node.args = (source, dim % max(source.meta["val"].dim(), 1), *rest)
+
+
+_ALONG_DIMENSION = (
+    *(aten.scatter.src, aten.scatter.value, aten.scatter_add.default, aten.scatter_reduce.two),
+    *(aten.gather.default, aten.index_add.default, aten.index_select.default),
+)
+
 _REWRITES = {
+    **dict.fromkeys(_ALONG_DIMENSION, _count_from_first),
     aten.true_divide.Tensor: _as(aten.div.Tensor),
     aten._unsafe_index.Tensor: _as(aten.index.Tensor),
     aten._unsafe_index_put.default: _as(aten.index_put.default),

@@ -5,12 +5,15 @@ from __future__ import annotations
 from turbine_lite.graph.expansions import (
     bessel,
     elementwise,
+    empty,
     integers,
     movement,
     pooling,
     quantized,
     reductions,
+    scalars,
     scans,
+    sorting,
     special,
     sums,
     writes,
@@ -19,9 +22,19 @@ from turbine_lite.graph.expansions.expansion import Expansion
 
 __all__ = ["EXPANSIONS", "Expansion"]
 
-_FAMILIES = (elementwise, integers, special, bessel, reductions, sums, scans, movement, pooling, writes, quantized)
+_FAMILIES = (
+    *(empty, scalars, elementwise, integers, special, bessel, reductions, sums, scans, sorting, movement),
+    *(pooling, writes, quantized),
+)
 
-# By the operator's name, such as "aten.erfc.default".
-EXPANSIONS: dict[str, Expansion] = {
-    str(op): expansion for family in _FAMILIES for op, expansion in family.EXPANSIONS.items()
-}
+
+def _by_operator() -> dict[str, tuple[Expansion, ...]]:
+    table: dict[str, tuple[Expansion, ...]] = {}
+    for family in _FAMILIES:
+        for op, expansion in family.EXPANSIONS.items():
+            table[str(op)] = (*table.get(str(op), ()), expansion)
+    return table
+
+
+# By the operator's name, such as "aten.erfc.default"; the first that applies is taken.
+EXPANSIONS = _by_operator()

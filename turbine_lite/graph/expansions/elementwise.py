@@ -8,7 +8,15 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from turbine_lite.graph.expansions.expansion import Expansion, always, in_float32, is_not_float64, reads_float
+from turbine_lite.graph.expansions.expansion import (
+    NARROW,
+    Expansion,
+    always,
+    in_float32,
+    is_not_float64,
+    reads_float,
+    tensor_argument,
+)
 
 __all__ = ["EXPANSIONS", "signbit"]
 
@@ -100,6 +108,22 @@ def _nextafter(x: Tensor, towards: Tensor) -> Tensor:
     return torch.where(x.isnan() | towards.isnan(), math.nan, moved)
 
 
+_FIELD, _IMPLICIT = 0xFF << 23, 126 << 23  # of the exponent of a float32; what it is in [0.5, 1)
+
+
+def _frexp(x: Tensor) -> tuple[Tensor, Tensor]:
+    wide = x.to(torch.float32)
+    bits = _bits(wide)
+    # IREE takes subnormal numbers for zero; their digits are an integer.
+    digits = (bits & ~_FIELD & 0x7FFFFFFF).to(torch.float32)
+    is_subnormal = (bits & _FIELD) == 0
+    normal = _bits(torch.where(is_subnormal, torch.where(bits < 0, -digits, digits), wide))
+    exponent = ((normal & _FIELD) >> 23) - 126 - torch.where(is_subnormal, 149, 0)
+    mantissa = _from_bits((normal & ~_FIELD) | _IMPLICIT, torch.float32)
+    is_regular = ((bits & 0x7FFFFFFF) != 0) & wide.isfinite()
+    return torch.where(is_regular, mantissa, wide).to(x.dtype), torch.where(is_regular, exponent, 0).to(torch.int32)
+
+
 @in_float32
 def _pow(base: Tensor, exponent: Tensor) -> Tensor:
     """IREE's power for positive bases, and the other cases of IEEE 754's ``pow`` around it."""
@@ -149,6 +173,7 @@ EXPANSIONS = {
     aten.fmin.default: Expansion(_fmin, reads_float),
     aten.nextafter.default: Expansion(_nextafter, is_not_float64),
     aten.pow.Tensor_Tensor: Expansion(_pow, lambda node: node.meta["val"].is_floating_point()),
+    aten.frexp.Tensor: Expansion(_frexp, lambda node: tensor_argument(node).dtype in (torch.float32, *NARROW)),
     aten.fmod.Scalar: Expansion(_fmod_by_scalar, reads_float),
     aten.pow.Scalar: Expansion(_scalar_pow, _needs_real_pow),
 }

@@ -184,8 +184,10 @@ def _max_pool_needs_taps(node: Node) -> bool:
 
 
 def _avg_pool_needs_taps(node: Node) -> bool:
+    # torch-mlir takes an empty list of strides for no stride where it is given.
+    no_stride = node.args[2:3] == ([],)
     special = bool(_argument(node, 4, "ceil_mode", False)) or tensor_argument(node).dim() == 3
-    return special and _is_small(2)(node)
+    return (special or no_stride) and _is_small(2)(node)
 
 
 def _has_few_cells(node: Node) -> bool:

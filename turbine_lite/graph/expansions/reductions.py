@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,10 +46,6 @@ def _value_and_index(index_of: Callable[..., Tensor]) -> Callable[..., tuple[Ten
     return extreme
 
 
-def _of_scalar(x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    return x.clone()
-
-
 def _over_dims(over_dim: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def over_dims(x: Tensor, dim: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
         for d in sorted(range(x.dim()) if dim is None else (d % max(x.dim(), 1) for d in dim), reverse=True):
@@ -58,18 +53,6 @@ def _over_dims(over_dim: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return x.to(torch.bool) if dim is not None and not dim else x
 
     return over_dims
-
-
-def _cumsum_of_scalar(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
-    return x.to(dtype or (x.dtype if x.dtype.is_floating_point else torch.int64))
-
-
-def _softmax_of_scalar(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    return _log_softmax_of_scalar(x, dim, half_to_float).exp()
-
-
-def _log_softmax_of_scalar(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    return (x - x).to(torch.float32 if half_to_float else x.dtype)
 
 
 def _distance(difference: Tensor, p: float, dim: int) -> Tensor:
@@ -87,6 +70,11 @@ def _distance(difference: Tensor, p: float, dim: int) -> Tensor:
 
 def _cdist(a: Tensor, b: Tensor, p: float, compute_mode: int | None = None) -> Tensor:
     return _distance(a.unsqueeze(-2) - b.unsqueeze(-3), p, -1)
+
+
+def _pdist(x: Tensor, p: float = 2) -> Tensor:
+    first, second = torch.triu_indices(x.shape[0], x.shape[0], 1, device=x.device)
+    return _distance(x.index_select(0, first) - x.index_select(0, second), p, -1)
 
 
 def _is_never_empty(node: Node) -> bool:
@@ -112,15 +100,10 @@ EXPANSIONS = {
     aten.argmin.default: Expansion(_argmin, reads_float),
     aten.max.dim: Expansion(_value_and_index(_argmax), reads_float),
     aten.min.dim: Expansion(_value_and_index(_argmin), reads_float),
-    # IREE's compiler hangs on these.
-    aten._softmax.default: Expansion(_softmax_of_scalar, has_no_dimension),
-    aten._log_softmax.default: Expansion(_log_softmax_of_scalar, has_no_dimension),
-    aten.amax.default: Expansion(_of_scalar, has_no_dimension),
-    aten.amin.default: Expansion(_of_scalar, has_no_dimension),
     aten.all.dims: Expansion(_over_dims(torch.all), lambda node: not has_no_dimension(node)),
     aten.any.dims: Expansion(_over_dims(torch.any), lambda node: not has_no_dimension(node)),
-    aten.cumsum.default: Expansion(_cumsum_of_scalar, has_no_dimension),
     aten._cdist_forward.default: Expansion(_cdist, _is_never_empty),
+    aten._pdist_forward.default: Expansion(_pdist, _is_never_empty),
     aten.dist.default: Expansion(_dist, _is_never_empty),
     aten.addmv.default: Expansion(_addmv, always),
 }

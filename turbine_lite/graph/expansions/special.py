@@ -7,6 +7,7 @@ Stirling's series with the recurrence, Abramowitz and Stegun 6.1.41, 6.3.18 and 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -130,15 +131,56 @@ def _trigamma(x: Tensor) -> Tensor:
     return torch.where(x < 0.5, (math.pi / sine) ** 2 - result, result)
 
 
+# The Euler-Maclaurin formula: B_2j / (2j)!.
+_BERNOULLI = (1 / 12, -1 / 720, 1 / 30240, -1 / 1209600)
+
+
+def _zeta_of_positive(s: int, x: Tensor) -> Tensor:
+    """Hurwitz's zeta function for x >= 1/2."""
+    z = x + _SHIFT
+    result = z ** (1 - s) / (s - 1) + 0.5 * z**-s
+    rising = s
+    for j, coefficient in enumerate(_BERNOULLI):
+        result = result + coefficient * rising * z ** (-s - 2 * j - 1)
+        rising *= (s + 2 * j + 1) * (s + 2 * j + 2)
+    for k in range(_SHIFT):
+        result = result + (x + k) ** -s
+    return result
+
+
+def _derivative_of_cotangent(n: int) -> list[float]:
+    """The n-th derivative of cot(pi x), divided by pi^n, as a polynomial in cot(pi x)."""
+    polynomial = [0.0, 1.0]
+    for _ in range(n):
+        slope = [-k * c for k, c in enumerate(polynomial)][1:]
+        polynomial = [a + b for a, b in zip([*slope, 0.0, 0.0], [0.0, 0.0, *slope], strict=True)]
+    return polynomial
+
+
+def _higher_polygamma(n: int, x: Tensor) -> Tensor:
+    result = (-1) ** (n + 1) * math.factorial(n) * _zeta_of_positive(n + 1, torch.where(x < 0.5, 1 - x, x))
+    angle = math.pi * _reduced(x)
+    cotangent = horner(angle.cos() / angle.sin(), _derivative_of_cotangent(n))
+    result = torch.where(x < 0.5, (-1) ** n * result - math.pi ** (n + 1) * cotangent, result)
+    # Eager's series of powers is infinity less infinity for infinity.
+    return torch.where(_is_pole(x), (-1) ** (n + 1) * math.inf, torch.where(x.isinf(), math.nan, result))
+
+
+@in_float32
 def _polygamma(n: int, x: Tensor) -> Tensor:
-    return _digamma(x) if n == 0 else _trigamma(x)
+    if n == 0:
+        return _digamma(x)
+    return _trigamma(x) if n == 1 else _higher_polygamma(n, x)
 
 
-def _is_digamma_or_trigamma(node: Node) -> bool:
-    # The others are sums over zeta, whose number of terms depends on the data.
-    # At the poles eager gives what rounding leaves of an infinity: integers often lie there, other numbers do not.
-    orders = (0, 1) if reads_float(node) else (0,)
-    return is_not_float64(node) and node.args[0] in orders
+_HIGHEST_ORDER = 6
+
+
+def _is_polygamma_of_low_order(node: Node) -> bool:
+    # At the poles of the trigamma function eager gives what rounding leaves of an infinity: integers often lie there,
+    # other numbers do not.
+    order: Any = node.args[0]
+    return is_not_float64(node) and order <= _HIGHEST_ORDER and (order != 1 or reads_float(node))
 
 
 EXPANSIONS = {
@@ -148,5 +190,5 @@ EXPANSIONS = {
     aten.special_ndtri.default: Expansion(_ndtri, is_not_float64),
     aten.lgamma.default: Expansion(_lgamma, is_not_float64),
     aten.digamma.default: Expansion(_digamma, is_not_float64),
-    aten.polygamma.default: Expansion(_polygamma, _is_digamma_or_trigamma),
+    aten.polygamma.default: Expansion(_polygamma, _is_polygamma_of_low_order),
 }

@@ -1,7 +1,8 @@
 """Sums of very many numbers, in stages.
 
 IREE adds up one after the other: 8 million float32 numbers around 100 get a variance that is wrong in the first digit,
-where eager adds in pairs of blocks. Stages of at most a few thousand numbers keep the error at eager's.
+where eager adds in pairs of blocks. Stages of at most a few thousand numbers keep the error at eager's. Over dynamic
+sizes the sizes of the first call decide; eight million numbers where there were a hundred then lose digits.
 """
 
 from __future__ import annotations
@@ -25,7 +26,20 @@ _STAGE = 1024
 _LARGE = 1 << 16
 
 
+def _expected(size: Any) -> int:
+    """The size of the example where it is dynamic."""
+    return size if isinstance(size, int) else size.node.hint or 0
+
+
 def _sum_dim(x: Tensor, dim: int) -> Tensor:
+    size: Any = x.shape[dim]
+    if not isinstance(size, int):
+        if _expected(size) < _STAGE:  # padding would multiply the memory
+            return x.sum(dim, keepdim=True)
+        blocks = (size + _STAGE - 1) // _STAGE
+        pads = [0, 0] * (x.dim() - 1 - dim) + [0, blocks * _STAGE - size]
+        x = aten.constant_pad_nd.default(x, pads, 0.0)
+        return x.reshape(*x.shape[:dim], blocks, _STAGE, *x.shape[dim + 1 :]).sum(dim + 1).sum(dim, keepdim=True)
     while x.shape[dim] > _MOST_IN_ONE_STAGE:
         missing = -x.shape[dim] % _STAGE
         if missing:
@@ -62,9 +76,11 @@ def _var_mean(
     wide = x if x.dtype is torch.float64 else x.to(torch.float32)
     mean = wide.mean(dims, True)
     difference = wide - mean
-    divisor = math.prod(x.shape[d] for d in dims) - (1 if correction is None else correction)
+    less = 1 if correction is None else correction
+    divisor = math.prod(x.shape[d] for d in dims) - (int(less) if less == int(less) else less)
     squares = (difference * difference).sum(dims, True)
-    variance = squares / divisor if divisor > 0 else torch.where(squares > 0, math.inf, math.nan).to(wide.dtype)
+    is_positive = divisor > 0 if isinstance(divisor, (int, float)) else True  # a dynamic size is expected to be large
+    variance = squares / divisor if is_positive else torch.where(squares > 0, math.inf, math.nan).to(wide.dtype)
     if not keepdim:
         variance, mean = variance.squeeze(dims), mean.squeeze(dims)
     return variance.to(x.dtype), mean.to(x.dtype)
@@ -78,28 +94,26 @@ def _std(x: Tensor, dim: Any = None, *, correction: float | None = None, keepdim
     return _var(x, dim, correction=correction, keepdim=keepdim).sqrt()
 
 
-def _is_large(node: Node) -> bool:
-    value, result = tensor_argument(node), node.meta["val"]
-    results = [result] if isinstance(result, Tensor) else result
-    sizes: tuple[object, ...] = tuple(value.shape)
-    if value.dim() == 0 or not all(isinstance(size, int) for size in sizes):
-        return False
-    if any(r.dtype is torch.float64 or not r.dtype.is_floating_point for r in results):
-        return False
+def _count(node: Node) -> int:
+    """How many numbers become one."""
+    value = tensor_argument(node)
     dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-    return math.prod(value.shape[d] for d in _dims(value, dim)) >= _LARGE
+    return math.prod(_expected(value.shape[d]) for d in _dims(value, dim)) if value.dim() else 1
+
+
+def _is_large(node: Node) -> bool:
+    result = node.meta["val"]
+    results = [result] if isinstance(result, Tensor) else result
+    narrow = all(r.is_floating_point() and r.dtype is not torch.float64 for r in results)
+    return narrow and _count(node) >= _LARGE
 
 
 def _needs_care(node: Node) -> bool:
     """Whether there are very many numbers, or so few that the variance is no number, which torch-mlir has as -0."""
-    value = tensor_argument(node)
-    sizes: tuple[object, ...] = tuple(value.shape)
-    if not all(isinstance(size, int) for size in sizes):
-        return False
-    dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
+    if not all(isinstance(size, int) for size in tensor_argument(node).shape):
+        return _is_large(node)
     correction: Any = node.kwargs.get("correction")
-    count = math.prod(value.shape[d] for d in _dims(value, dim)) if value.dim() else 1
-    return bool(count <= (1 if correction is None else correction)) or _is_large(node)
+    return _is_large(node) or _count(node) <= (1 if correction is None else correction)
 
 
 EXPANSIONS = {

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from turbine_lite.graph.expansions.expansion import Expansion, always, has_no_dimension, tensor_argument
+from turbine_lite.graph.expansions.expansion import Expansion, always, tensor_argument
 
 __all__ = ["EXPANSIONS"]
 
@@ -81,6 +81,19 @@ def _puts_one_value(node: Node) -> bool:
     return is_one_value and x.dtype is source.dtype and (x.dtype is not torch.bool or len(node.args) < 4)
 
 
+def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """The n-th element that the mask selects becomes the n-th of ``source``."""
+    x, mask = aten.broadcast_tensors.default([x, mask])
+    place = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
+    taken = source.reshape(-1)[torch.where(mask.reshape(-1), place, 0)]
+    return torch.where(mask, taken.reshape(x.shape), x)
+
+
+def _is_static_with_source(node: Node) -> bool:
+    sizes: list[object] = [size for source in node.all_input_nodes for size in source.meta["val"].shape]
+    return all(isinstance(size, int) and size > 0 for size in sizes)
+
+
 def _scatter_mean(x: Tensor, dim: int, index: Tensor, source: Tensor, include_self: bool) -> Tensor:
     nothing = torch.zeros_like(x)
     total = (x if include_self else nothing).scatter_add(dim, index, source)
@@ -104,6 +117,10 @@ def _is_mean(node: Node) -> bool:
 def _is_regular(node: Node) -> bool:
     value = tensor_argument(node)
     return value.dim() > 0 and value.dtype is not torch.bool
+
+
+def _puts_numbers(node: Node) -> bool:
+    return tensor_argument(node).dtype is not torch.bool
 
 
 def _index_reduce(
@@ -143,10 +160,6 @@ def _pads_negatively(node: Node) -> bool:
     return any(isinstance(pad, int) and pad < 0 for pad in pads)
 
 
-def _gather_from_scalar(x: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
-    return x.expand(index.shape).clone()
-
-
 # In a region nothing shares memory, so a copy of a view is the view.
 _COPIES_OF_VIEWS = {
     aten.view_copy.default: aten.view.default,
@@ -174,10 +187,10 @@ EXPANSIONS = {
     aten.as_strided_scatter.default: Expansion(_as_strided_scatter, _has_rows),
     aten.as_strided_copy.default: Expansion(_as_strided_copy, _has_rows),
     aten.constant_pad_nd.default: Expansion(_pad, _pads_negatively),
-    aten.gather.default: Expansion(_gather_from_scalar, has_no_dimension),
     aten.index_put.default: Expansion(_put_masked, _puts_one_value),
     aten._unsafe_index_put.default: Expansion(_put_masked, _puts_one_value),
-    aten.put.default: Expansion(_put, _is_regular),
+    aten.put.default: Expansion(_put, _puts_numbers),
+    aten.masked_scatter.default: Expansion(_masked_scatter, _is_static_with_source),
     aten.scatter_reduce.two: Expansion(_scatter_reduce, _is_mean),
     aten.index_reduce.default: Expansion(_index_reduce, _is_regular),
     aten.scatter.reduce: Expansion(_scatter_with, _is_regular),

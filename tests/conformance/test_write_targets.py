@@ -1,0 +1,97 @@
+"""Writes of a part of a tensor into that tensor, which IREE does in place: eager's values, natively."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.helpers import assert_same, compiled
+
+
+def shift_rows(x):
+    x[1:] = x[:-1].clone()
+    return x
+
+
+def shift_columns(x):
+    x = x * 1.5
+    x[:, 1:] = x[:, :-1].clone()
+    return x
+
+
+def copy_and_shift(x):
+    y = x.clone()
+    y[1:] = x[:-1]
+    return y
+
+
+def swap_rows(x):
+    x[0], x[1] = x[1].clone(), x[0].clone()
+    return x
+
+
+def every_other(x):
+    x[:, ::2] = x[:, 1::2]
+    return x
+
+
+PROGRAMS = {
+    "shift rows": shift_rows,
+    "shift columns": shift_columns,
+    "copy and shift": copy_and_shift,
+    "swap rows": swap_rows,
+    "every other": every_other,
+    "slice": lambda x: torch.slice_scatter(x, x[:, :-1], 1, 1, 64),
+    "slice and base": lambda x: (torch.slice_scatter(x * 2, (x * 2)[:2], 0, 1, 3), x * 2),
+    "transposed": lambda x: torch.slice_scatter(x, x.T[:3], 0, 1, 4),
+    "flipped": lambda x: torch.slice_scatter(x, x.flip(0)[:4], 0, 1, 5),
+    "column into row": lambda x: torch.select_scatter(x, x[:, 0], 0, 1),
+    "row into diagonal": lambda x: torch.diagonal_scatter(x, x[0]),
+    "sum into row": lambda x: torch.select_scatter(x, x.sum(0), 0, 1),
+    "running sum": lambda x: torch.slice_scatter(x, x.cumsum(0)[:3], 0, 1, 4),
+    "index_add": lambda x: x.index_add(1, torch.tensor([1, 0, 2, 3, 5, 4]), x),
+    "index_copy": lambda x: x.index_copy(1, torch.tensor([1, 0, 2, 3, 5, 4]), x),
+    "index_put": lambda x: x.index_put((torch.tensor([1, 0]),), x[2:4]),
+    "put": lambda x: x.put(torch.arange(36).flip(0), x),
+    "scatter": lambda x: x.scatter(1, torch.arange(6).flip(0).expand(6, 6), x),
+    "itself": lambda x: x.slice_scatter(x, 0),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_part_of_a_tensor_written_into_it(name, dynamic):
+    program = PROGRAMS[name]
+    x = torch.randn(6, 6)
+    got = x.clone()
+    run = torch.compile(program, backend="turbine_lite_cpu", dynamic=dynamic, options={"fallback": "error"})
+    result = run(got)
+    want = x.clone()
+    assert_same(result, program(want))
+    assert torch.equal(got, want)
+
+
+def test_large_ranges_that_overlap():
+    x = torch.randn(512, 64)
+    assert_same(compiled(copy_and_shift)(x), copy_and_shift(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.float64, torch.bfloat16])
+def test_of_other_dtypes(dtype):
+    x = (torch.randn(6, 6) * 3).to(dtype)
+
+    def program(x):
+        y = x.clone()
+        y[1:] = x[:-1]
+        return y, torch.slice_scatter(x, x[:, :-1], 1, 1, 6)
+
+    assert_same(compiled(program)(x), program(x))
+
+
+def test_indices_that_are_the_target():
+    x = torch.tensor([2, 0, 1])
+
+    def program(x):
+        return x.scatter(0, x, x), x.index_put((x,), torch.tensor(7)), x.index_add(0, x, x)
+
+    assert_same(compiled(program)(x), program(x))
