@@ -68,6 +68,8 @@ def run_op(name: str, column: str) -> str:
         samples = list(_accepted(op, function, _DTYPES[dtype_name], what))
         if samples:
             break
+    if not samples:
+        return "no graph"
     samples, comparable = _spread(samples), name not in NOT_COMPARABLE
     reasons = _check(function, samples, what, comparable=comparable)
     if reasons is None and len(samples) > 1:  # one sample that Dynamo does not trace keeps all from being compiled

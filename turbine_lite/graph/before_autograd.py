@@ -43,7 +43,7 @@ def _replace(node: Node) -> bool:
 
 def _function_for(node: Node, target: OpOverload) -> Callable[..., Any] | None:
     if target.namespace == "prims" and target.is_view:  # AOTAutograd takes views of the aten namespace alone
-        function: Callable[..., Any] = target.impl_aten
+        function: Callable[..., Any] = target.impl_aten  # type: ignore[attr-defined]  # set by torch._prims
         return function
     if target in _UPSAMPLINGS and len(node.args) + len(node.kwargs) > 2:
         return _upsample_nearest
