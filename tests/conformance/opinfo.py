@@ -99,20 +99,18 @@ def _functions_of(op: Any, what: str) -> Iterator[Callable[..., Any]]:
 def _accepted(op: Any, function: Callable[..., Any], dtype: torch.dtype, what: str) -> Iterator[Any]:
     for sample in op.sample_inputs("cpu", dtype, requires_grad=what == "grad"):
         arguments = (sample.input, *sample.args)
-        # What eager refuses says nothing about us; what is no differentiable tensor has no gradient.
-        if _eager_result(function, arguments, sample.kwargs, what) is not None:
+        # What eager refuses says nothing about us.
+        if _is_accepted(function, (arguments, sample.kwargs), what):
             yield arguments, sample.kwargs
 
 
-def _eager_result(function: Callable[..., Any], arguments: Any, kwargs: Any, what: str) -> Any:
+def _is_accepted(function: Callable[..., Any], sample: Any, what: str) -> bool:
+    """Whether eager runs a sample, and its gradient; what is no differentiable tensor has none."""
     try:
-        torch.manual_seed(0)
-        result = function(*clone(arguments), **clone(kwargs))
+        results, _ = _run(functools.partial(_call_first, function), clone([sample]), what)
     except Exception:  # eager refuses samples with whatever error its kernels raise
-        return None
-    if what == "grad" and not list(_differentiable(result)):
-        return None
-    return (result,)
+        return False
+    return what != "grad" or next(_differentiable(results[0]), None) is not None
 
 
 def _check(function: Callable[..., Any], samples: Sequence[Any], what: str, *, comparable: bool) -> list[str] | None:
@@ -124,8 +122,7 @@ def _check(function: Callable[..., Any], samples: Sequence[Any], what: str, *, c
     want, want_inputs = _run(program, clone(list(samples)), what)
     got, got_inputs = _run(torch.compile(program, backend="turbine_lite_cpu"), clone(list(samples)), what)
     if comparable:
-        same(got, want)
-        same(got_inputs, want_inputs)
+        same((got, got_inputs), (want, want_inputs), functools.partial(_exact, program, samples, what))
     if not counters["turbine_lite"]["graphs"]:
         return None
     reasons = sorted(key.removeprefix("eager ") for key in counters["turbine_lite"] if key.startswith("eager "))
@@ -166,12 +163,26 @@ def _differentiable(result: Any) -> Iterator[torch.Tensor]:
             yield leaf.real if leaf.is_complex() else leaf
 
 
-def same(got: Any, want: Any) -> None:
-    """Raise AssertionError where two results differ in structure, dtype, shape or value."""
+def _exact(program: Callable[[Any], list[Any]], samples: Any, what: str) -> Any:
+    """The results in float64."""
+
+    def widen(leaf: Any) -> Any:
+        is_narrow = isinstance(leaf, torch.Tensor) and leaf.dtype in (torch.float16, torch.bfloat16, torch.float32)
+        return leaf.detach().double().requires_grad_(leaf.requires_grad) if is_narrow else leaf
+
+    return _run(program, tree_map(widen, clone(list(samples))), what)
+
+
+def same(got: Any, want: Any, exact: Callable[[], Any]) -> None:
+    """Raise AssertionError where two results differ in structure, dtype, shape or value.
+
+    Where the values differ by more than the tolerance, ours must be about as near to the exact ones as eager's: some
+    of the database's samples are ill-conditioned.
+    """
     got_leaves, got_spec = tree_flatten(got)
     want_leaves, want_spec = tree_flatten(want)
     assert got_spec == want_spec, f"structure {got_spec}, eager {want_spec}"
-    for a, b in zip(got_leaves, want_leaves, strict=True):
+    for position, (a, b) in enumerate(zip(got_leaves, want_leaves, strict=True)):
         if not isinstance(b, torch.Tensor):
             assert a == b or (a != a and b != b), f"{a!r}, eager {b!r}"
             continue
@@ -179,7 +190,18 @@ def same(got: Any, want: Any) -> None:
         assert a.layout == b.layout, f"layout {a.layout}, eager {b.layout}"
         assert a.shape == b.shape, f"shape {tuple(a.shape)}, eager {tuple(b.shape)}"
         rtol, atol = _TOLERANCE.get(b.dtype, (0.0, 0.0))
-        torch.testing.assert_close(a.detach(), b.detach(), rtol=rtol, atol=atol, equal_nan=True)
+        try:
+            torch.testing.assert_close(a.detach(), b.detach(), rtol=rtol, atol=atol, equal_nan=True)
+        except AssertionError:
+            if b.dtype is not torch.float32 or not _is_as_accurate(a, b, tree_leaves(exact())[position]):
+                raise
+
+
+def _is_as_accurate(got: torch.Tensor, want: torch.Tensor, exact: torch.Tensor) -> bool:
+    ours, eagers = ((t.detach().double() - exact.detach()).abs() for t in (got, want))
+    is_number = ours.isfinite() & eagers.isfinite()
+    same_elsewhere = torch.equal(got[~is_number].nan_to_num(), want[~is_number].nan_to_num())
+    return same_elsewhere and bool((ours[is_number] <= 4 * eagers[is_number].max()).all())
 
 
 def clone(value: Any) -> Any:

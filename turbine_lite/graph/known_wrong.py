@@ -58,7 +58,6 @@ _BOOL_OPS = (
 )
 
 KNOWN_WRONG: tuple[KnownWrong, ...] = (
-    KnownWrong("aten.tan.default", "loses accuracy near its poles in IREE"),
     KnownWrong("aten.logcumsumexp.default", "overflows in IREE"),
     KnownWrong("aten.sort.default", _SORT),
     KnownWrong("aten.sort.stable", _SORT),

@@ -109,7 +109,7 @@ def _floor_division(graph: Graph, node: Node) -> None:
     # torch-mlir divides integers in floating point to round down; to round towards zero it uses integer division.
     divides_down = node.kwargs.get("rounding_mode") == "floor" or "floor_divide" in str(node.target)
     if not divides_down or node.meta["val"].is_floating_point():
-        return
+        return  # floating-point numbers have an expansion
     dividend, divisor = node.args
     by_scalar = not isinstance(divisor, Node)
 

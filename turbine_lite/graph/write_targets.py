@@ -2,7 +2,8 @@
 
 IREE writes into the memory of the tensor itself where it can, and overlooks two things:
 
-- What is written may be a part of that very tensor: ``x[1:] = x[:-1]`` then reads what it has written already.
+- What is written may be computed from that very tensor. The kernel's result is put where it is to be written (the pass
+  is ``iree-stream-emplace-allocations``), so ``x[1:] = x[1:] - x[:-1]`` reads what it has written already.
 - Equal fills of dynamic size are merged: two scatters into "different" zeros then write into the same memory, and
   each result holds the sum of both.
 
@@ -42,13 +43,19 @@ _FILLS = frozenset(
 )
 
 
+# A kernel computes at most one of these, so it does not read what lies behind two of them.
+_CONTRACTIONS = frozenset(
+    {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten.convolution.default}
+)
+
+
 def keep_targets_apart(graph: Graph) -> None:
     """Make each such tensor look computed, in place."""
     for node in list(graph.nodes):
         if node.op == "call_function" and node.target in _WRITES:
             target: Any = node.args[0]
             others = [other for other in _nodes_in(node.args[1:]) if isinstance(other.meta["val"], torch.Tensor)]
-            if _is_dynamic_fill(target) or _root(target) in map(_root, others):
+            if _is_dynamic_fill(target) or _may_be_read_for(others, _root(target)):
                 with graph.inserting_before(node):
                     node.args = (_computed(graph, target, others, node), *node.args[1:])
 
@@ -68,13 +75,32 @@ def _is_static(node: Node) -> bool:
     return all(isinstance(size, int) for size in sizes)
 
 
+def _sources(node: Node) -> list[Node]:
+    """The nodes whose values ``node`` is computed from."""
+    return _nodes_in(node.args[1]) if node.target is aten.copy.default else node.all_input_nodes
+
+
 def _root(node: Node) -> Node:
     """The node that ``node`` is computed from alone: IREE may leave out copies and casts between them."""
-    while True:
-        sources = node.args[1:2] if node.target is aten.copy.default else node.all_input_nodes
-        if len(sources) != 1 or not isinstance(sources[0], Node):
-            return node
+    while len(sources := _sources(node)) == 1:
         node = sources[0]
+    return node
+
+
+def _may_be_read_for(nodes: list[Node], root: Node) -> bool:
+    """Whether one kernel may read ``root`` to compute one of ``nodes``."""
+    pending = [(node, False) for node in nodes]
+    seen = set(pending)
+    while pending:
+        node, crossed = pending.pop()
+        if node is root:
+            return True
+        is_contraction = node.target in _CONTRACTIONS
+        if not (crossed and is_contraction):
+            further = {(source, crossed or is_contraction) for source in _sources(node)} - seen
+            seen |= further
+            pending += further
+    return False
 
 
 def _computed(graph: Graph, target: Node, others: list[Node], like: Node) -> Node:

@@ -16,6 +16,7 @@ from turbine_lite.graph.expansions import (
     sorting,
     special,
     sums,
+    trigonometry,
     writes,
 )
 from turbine_lite.graph.expansions.expansion import Expansion
@@ -24,7 +25,7 @@ __all__ = ["EXPANSIONS", "Expansion"]
 
 _FAMILIES = (
     *(empty, scalars, elementwise, integers, special, bessel, reductions, sums, scans, sorting, movement),
-    *(pooling, writes, quantized),
+    *(pooling, writes, quantized, trigonometry),
 )
 
 

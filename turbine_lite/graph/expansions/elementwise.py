@@ -83,6 +83,12 @@ def _atan2(y: Tensor, x: Tensor) -> Tensor:
     return torch.where(signbit(y), -angle, angle)
 
 
+@in_float32
+def _elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
+    # torch-mlir takes 1 from the exponential, which leaves no digits of small numbers.
+    return torch.where(x > 0, x * scale, torch.expm1(x * input_scale) * (alpha * scale))
+
+
 def _angle(x: Tensor) -> Tensor:
     if not x.dtype.is_floating_point:
         x = x.to(torch.float32)
@@ -147,8 +153,37 @@ def _pow(base: Tensor, exponent: Tensor) -> Tensor:
     return torch.where((exponent == 0) | (base == 1), 1.0, result)
 
 
-def _fmod_by_scalar(x: Tensor, divisor: float) -> Tensor:
-    return torch.fmod(x, torch.full([], divisor, dtype=x.dtype, device=x.device))
+@in_float32
+def _fmod(x: Tensor, divisor: Tensor | float) -> Tensor:
+    # IREE takes the difference to the rounded quotient; its remainder is exact.
+    size = divisor.abs() if isinstance(divisor, Tensor) else torch.full_like(x, abs(divisor))
+    return _copysign(torch.remainder(x.abs(), size), x)
+
+
+def _remainder_of_scalar(x: float, divisor: Tensor) -> Tensor:
+    dtype = torch.result_type(x, divisor)
+    return torch.remainder(torch.full_like(divisor, x, dtype=dtype), divisor.to(dtype))
+
+
+@in_float32
+def _floor_divide(x: Tensor | float, divisor: Tensor | float, *, rounding_mode: str = "floor") -> Tensor:
+    """By the remainder, as eager: the quotient alone may be rounded up to the next integer."""
+    like = x if isinstance(x, Tensor) else divisor
+    assert isinstance(like, Tensor)
+    x, divisor = (value if isinstance(value, Tensor) else torch.full_like(like, value) for value in (x, divisor))
+    remainder = torch.fmod(x, divisor)
+    quotient = (x - remainder) / divisor
+    quotient = torch.where((remainder != 0) & ((remainder < 0) != (divisor < 0)), quotient - 1, quotient)
+    rounded = quotient.floor()
+    rounded = torch.where(quotient - rounded > 0.5, rounded + 1, rounded)
+    exact = x / divisor
+    rounded = torch.where(quotient == 0, _copysign(torch.zeros_like(exact), exact), rounded)
+    return torch.where(divisor == 0, exact, rounded)
+
+
+def _rounds_down_floats(node: Node) -> bool:
+    divides_down = node.kwargs.get("rounding_mode") == "floor" or "floor_divide" in str(node.target)
+    return divides_down and node.meta["val"].is_floating_point()
 
 
 def _scalar_pow(base: float, exponent: Tensor) -> Tensor:
@@ -168,12 +203,19 @@ EXPANSIONS = {
     aten.log10.default: Expansion(_log10, always),
     aten.hypot.default: Expansion(_hypot, always),
     aten.atan2.default: Expansion(_atan2, is_not_float64),
+    aten.elu.default: Expansion(_elu, is_not_float64),
     aten.angle.default: Expansion(_angle, always),
     aten.fmax.default: Expansion(_fmax, reads_float),
     aten.fmin.default: Expansion(_fmin, reads_float),
     aten.nextafter.default: Expansion(_nextafter, is_not_float64),
     aten.pow.Tensor_Tensor: Expansion(_pow, lambda node: node.meta["val"].is_floating_point()),
     aten.frexp.Tensor: Expansion(_frexp, lambda node: tensor_argument(node).dtype in (torch.float32, *NARROW)),
-    aten.fmod.Scalar: Expansion(_fmod_by_scalar, reads_float),
+    aten.fmod.Tensor: Expansion(_fmod, lambda node: node.meta["val"].is_floating_point()),
+    aten.fmod.Scalar: Expansion(_fmod, lambda node: node.meta["val"].is_floating_point()),
+    aten.remainder.Scalar_Tensor: Expansion(_remainder_of_scalar, always),
+    **{
+        op: Expansion(_floor_divide, _rounds_down_floats)
+        for op in (aten.div.Tensor_mode, aten.div.Scalar_mode, aten.floor_divide.default, aten.floor_divide.Scalar)
+    },
     aten.pow.Scalar: Expansion(_scalar_pow, _needs_real_pow),
 }
