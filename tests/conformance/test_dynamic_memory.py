@@ -102,3 +102,37 @@ def test_sums_of_many_numbers():
     for shape in ((1000, 4096, 2), (30, 200, 2)):
         x = torch.rand(shape) + 100
         assert_same(run(x), program(x))
+
+
+def test_views_that_are_no_pairs_of_sizes():
+    """torch-mlir pairs s0 with 1 and s1 with s0 * s1, and leaves the rest of the result unwritten."""
+
+    def program(x):
+        rows = x.view(1, -1, 5, 5)
+        return x * x.square().mean(-1, keepdim=True), rows - rows.mean((0, 2, 3), keepdim=True)
+
+    check(program, torch.randn(2, 4, 5, 5))
+
+
+VIEWS = {
+    "inner": ((2, 4, 6), lambda x: x.view(4, -1, 6)),
+    "swapped": ((3, 4, 6), lambda x: x.view(x.shape[1], x.shape[0], -1)),
+    "split": ((2, 6, 8), lambda x: x.view(x.shape[0], 2, 3, -1)),
+    "flat and split": ((2, 6, 8), lambda x: x.view(-1, 8).view(3, -1, 8)),
+    "half": ((4, 6, 5), lambda x: x.view(x.shape[0] // 2, 2, x.shape[1], 5)),
+    "one moved back": ((1, 6, 5), lambda x: x.view(-1, 1, 5)),
+    "one moved forward": ((6, 1, 5), lambda x: x.view(1, -1, 5)),
+    "heads": ((2, 3, 4, 5), lambda x: x.permute(0, 2, 1, 3).reshape(x.shape[0], x.shape[2], -1)),
+    "one between": ((2, 3, 4, 5), lambda x: x.reshape(x.shape[0] * x.shape[1], 1, x.shape[2], 5)),
+    "unflatten": ((6, 4), lambda x: x.unflatten(0, (2, -1))),
+    "ones": ((3, 4), lambda x: x.view(1, x.shape[0], 1, -1, 1)),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_views_of_dynamic_sizes(name):
+    shape, view = VIEWS[name]
+    run = torch.compile(lambda x: view(x * 2) + 1, backend="turbine_lite_cpu", dynamic=True)
+    for first in (shape[0], shape[0] * 2):
+        x = torch.randn(first, *shape[1:])
+        assert_same(run(x), view(x * 2) + 1)

@@ -13,6 +13,7 @@ from torch.fx import Graph, Node
 
 from turbine_lite.graph import numerics
 from turbine_lite.graph.insertion import call_with_meta
+from turbine_lite.graph.reshapes import flatten_before_view
 
 __all__ = ["is_rewritten", "rewrite_for_iree"]
 
@@ -65,6 +66,7 @@ _ALONG_DIMENSION = (
 )
 
 _REWRITES = {
+    **dict.fromkeys((aten.view.default, aten._unsafe_view.default, aten.reshape.default), flatten_before_view),
     **dict.fromkeys(_ALONG_DIMENSION, _count_from_first),
     aten.true_divide.Tensor: _as(aten.div.Tensor),
     aten._unsafe_index.Tensor: _as(aten.index.Tensor),
