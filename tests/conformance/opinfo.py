@@ -25,6 +25,8 @@ SAMPLES = 4
 
 _TOLERANCE = {**TOLERANCE, torch.complex32: TOLERANCE[torch.float16]}
 
+_NARROW = (torch.float16, torch.bfloat16, torch.float32)
+
 # No two calls of these agree, whoever runs them: what they return is uninitialised or an address.
 NOT_COMPARABLE = frozenset({"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"})
 
@@ -183,8 +185,9 @@ def _exact(program: Callable[[Any], list[Any]], samples: Any, what: str) -> Any:
     """The results in float64."""
 
     def widen(leaf: Any) -> Any:
-        is_narrow = isinstance(leaf, torch.Tensor) and leaf.dtype in (torch.float16, torch.bfloat16, torch.float32)
-        return leaf.detach().double().requires_grad_(leaf.requires_grad) if is_narrow else leaf
+        if not isinstance(leaf, torch.Tensor) or leaf.dtype not in _NARROW:
+            return leaf
+        return leaf.detach().double().requires_grad_(leaf.requires_grad)
 
     return _run(program, tree_map(widen, clone(list(samples))), what)
 
@@ -209,7 +212,7 @@ def same(got: Any, want: Any, exact: Callable[[], Any]) -> None:
         try:
             torch.testing.assert_close(a.detach(), b.detach(), rtol=rtol, atol=atol, equal_nan=True)
         except AssertionError:
-            if b.dtype is not torch.float32 or not _is_as_accurate(a, b, tree_leaves(exact())[position]):
+            if b.dtype not in _NARROW or not _is_as_accurate(a, b, tree_leaves(exact())[position]):
                 raise
 
 

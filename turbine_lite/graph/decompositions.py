@@ -39,6 +39,7 @@ _FOR_TRAINING = (
     aten.hardsigmoid_backward,
     aten.hardtanh_backward,
     aten.leaky_relu_backward,
+    aten.rrelu_with_noise_backward,
     aten.elu_backward,
     aten.tanh_backward,
     aten.sigmoid_backward,
