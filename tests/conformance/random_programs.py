@@ -123,7 +123,8 @@ def reduce(v: list[Value], n: tuple[int, ...]) -> Value | None:
     x = v[0]
     if x.tensor.dim() == 0 or x.tensor.numel() == 0:
         return None
-    dim, keep = n[0] % x.tensor.dim(), bool(n[1] % 2)
+    # Over dynamic sizes a number of the program is symbolic, and no argument for a bool.
+    dim, keep = n[0] % x.tensor.dim(), True if n[1] % 2 else False  # noqa: SIM210
     if not _is_number(x.tensor):
         return Value(_pick([torch.any, torch.all, torch.sum], n[2])(x.tensor, dim, keepdim=keep), True)
     name = _pick(["sum", "mean", "amax", "amin", "var", "argmax"], n[2])

@@ -82,3 +82,19 @@ def test_division_with_remainder():
     for got, want in zip(compiled(program)(a, b), program(a, b), strict=True):
         torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6, equal_nan=True)
         assert torch.equal(got.signbit() & (got == 0), want.signbit() & (want == 0))
+
+
+def test_casts_to_half_precision_round():
+    """IREE leaves out casts that undo each other."""
+    x = torch.cat(
+        [arguments(), torch.tensor([65504.0, 65519.0, 65520.0, 65536.0, 6e-8, 2.9e-8, 3e-8, 6.1e-5, 6.09e-5])]
+    )
+
+    def program(x):
+        return (
+            *(x.bfloat16().float() - x, x.half().float() - x, (x.bfloat16() * 3).float(), (x.half() * 3).float()),
+            *((x.bfloat16().float() * 1.1).bfloat16() * x.bfloat16(), x.half(), x.bfloat16()),
+        )
+
+    for got, want in zip(compiled(program)(x), program(x), strict=True):
+        assert torch.equal(without_subnormal(got).nan_to_num(1e9), without_subnormal(want).nan_to_num(1e9))

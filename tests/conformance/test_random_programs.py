@@ -9,6 +9,8 @@ from hypothesis import HealthCheck, given, reject, settings
 from tests.conformance.random_programs import PROGRAMS, Program, arguments
 from tests.helpers import assert_same
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+
 _SETTINGS = settings(
     deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck), print_blob=False
 )

@@ -102,7 +102,7 @@ class _Checks:
             if index in self.constants:
                 self.forced[key] = self._forced_constant(index, size, user, negative=negative, counted=counted)
             else:
-                before = index.next if index.op != "placeholder" else _first_call(self.graph)
+                before = index.next if index.op != "placeholder" else _behind_placeholders(self.graph)
                 with self.graph.inserting_before(before):
                     self.forced[key] = self._forced(index, size, user, negative=negative, counted=counted)
         return self.forced[key]
@@ -140,6 +140,7 @@ class _Checks:
         return forced
 
 
-def _first_call(graph: Graph) -> Node:
-    first: Node = next(node for node in graph.nodes if node.op in ("call_function", "output"))
-    return first
+def _behind_placeholders(graph: Graph) -> Node:
+    # Layouts of arguments may have put calls between them.
+    last: Node = next(node for node in reversed(graph.nodes) if node.op == "placeholder")
+    return last.next

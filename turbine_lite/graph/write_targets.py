@@ -1,11 +1,14 @@
 """Tensors that an operator writes into while something else still needs them as they were.
 
-IREE writes into the memory of the tensor itself where it can, and overlooks two things:
+IREE writes into the memory of the tensor itself where it can, and overlooks three things:
 
 - What is written may be computed from that very tensor. The kernel's result is put where it is to be written (the pass
   is ``iree-stream-emplace-allocations``), so ``x[1:] = x[1:] - x[:-1]`` reads what it has written already.
 - Equal fills of dynamic size are merged: two scatters into "different" zeros then write into the same memory, and
   each result holds the sum of both.
+
+- Concatenations are writes into memory that is not initialised. Two of equal shape that begin with the same tensor have
+  their first write in common, and then share all of the memory: ``cat([z, a])`` and ``cat([z, b])`` are equal.
 
 A tensor that looks computed gets memory of its own.
 """
@@ -19,7 +22,7 @@ import torch
 from torch.fx import Graph, Node
 
 from turbine_lite.graph.insertion import call_with_meta
-from turbine_lite.graph.views import base_of
+from turbine_lite.graph.views import base_of, is_view
 
 __all__ = ["keep_targets_apart"]
 
@@ -49,15 +52,45 @@ _CONTRACTIONS = frozenset(
 )
 
 
+_COPIES = frozenset({aten.clone.default, aten.alias.default, aten.detach.default, aten.lift_fresh_copy.default})
+
+
 def keep_targets_apart(graph: Graph) -> None:
     """Make each such tensor look computed, in place."""
+    begun: dict[object, int] = {}
     for node in list(graph.nodes):
-        if node.op == "call_function" and node.target in _WRITES:
+        if node.target in (aten.cat.default, aten.stack.default):
+            _begin_apart(graph, node, begun)
+        elif node.op == "call_function" and node.target in _WRITES:
             target: Any = node.args[0]
             others = [other for other in _nodes_in(node.args[1:]) if isinstance(other.meta["val"], torch.Tensor)]
             if _is_dynamic_fill(target) or _may_be_read_for(others, _root(target)):
                 with graph.inserting_before(node):
                     node.args = (_computed(graph, target, others, node), *node.args[1:])
+
+
+def _begin_apart(graph: Graph, node: Node, begun: dict[object, int]) -> None:
+    """Let a concatenation begin with a copy of its first tensor, if another one has begun like it."""
+    tensors, *rest = node.args
+    assert isinstance(tensors, (list, tuple))
+    first: Any = tensors[0]
+    key = (str(tuple(node.meta["val"].shape)), str(rest), _expression(first))
+    begun[key] = begun.get(key, -1) + 1
+    if begun[key]:
+        with graph.inserting_before(node):
+            # Copies of the same tensor must differ from each other, too.
+            copy = _computed(graph, first, _nodes_in(tensors[1:]), node, value=begun[key])
+        node.args = ([copy, *tensors[1:]], *rest)
+
+
+def _expression(node: Node) -> object:
+    """Equal for nodes that are the same view of the same tensor."""
+    if node.target in _COPIES:
+        return _expression(node.all_input_nodes[0])
+    if is_view(node) and len(node.all_input_nodes) == 1:
+        arguments = torch.fx.map_arg((node.args[1:], node.kwargs), str)
+        return node.target, str(arguments), _expression(node.all_input_nodes[0])
+    return node
 
 
 def _nodes_in(arguments: Any) -> list[Node]:
@@ -103,7 +136,7 @@ def _may_be_read_for(nodes: list[Node], root: Node) -> bool:
     return False
 
 
-def _computed(graph: Graph, target: Node, others: list[Node], like: Node) -> Node:
+def _computed(graph: Graph, target: Node, others: list[Node], like: Node, *, value: int = 1) -> Node:
     """``target``, as a computation from one number that IREE does not foresee."""
 
     def call(op: Any, *args: Any, **kwargs: Any) -> Node:
@@ -121,7 +154,7 @@ def _computed(graph: Graph, target: Node, others: list[Node], like: Node) -> Nod
     number = call(aten.mul.Scalar, number, 3)  # more than one bit, whatever the range was
     # Bit 1 of a square is zero, which IREE does not know.
     bit = call(aten.bitwise_and.Scalar, call(aten.mul.Tensor, number, number), 2)
-    return call(aten.masked_fill.Scalar, target, call(aten.ne.Scalar, bit, 0), 1)
+    return call(aten.masked_fill.Scalar, target, call(aten.ne.Scalar, bit, 0), value)
 
 
 def _foreseen_by_nobody(nodes: list[Node]) -> Iterator[Node]:

@@ -11,6 +11,7 @@ from turbine_lite.graph.expansions import (
     pooling,
     quantized,
     reductions,
+    rounding,
     scalars,
     scans,
     sorting,
@@ -25,7 +26,7 @@ __all__ = ["EXPANSIONS", "Expansion"]
 
 _FAMILIES = (
     *(empty, scalars, elementwise, integers, special, bessel, reductions, sums, scans, sorting, movement),
-    *(pooling, writes, quantized, trigonometry),
+    *(pooling, writes, quantized, trigonometry, rounding),
 )
 
 
