@@ -15,6 +15,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Graph, GraphModule, Node
 
 from turbine_lite.errors import CompilationError
+from turbine_lite.graph.index_operators import ALONG_DIMENSION
 from turbine_lite.graph.insertion import call_with_meta
 from turbine_lite.graph.support import reason_for
 
@@ -27,14 +28,6 @@ _LISTS = frozenset({aten.index.Tensor, aten.index_put.default})
 # The same, made by PyTorch's decompositions. Their indices are valid, but for nearest upsampling with a scale that
 # contradicts the size: eager's kernel then stays at the edge.
 _TRUSTED_LISTS = frozenset({aten._unsafe_index.Tensor, aten._unsafe_index_put.default})
-# (tensor, dimension, index, ...); no negative indices.
-_ALONG_DIMENSION = frozenset(
-    {
-        *(aten.gather.default, aten.index_select.default, aten.index_add.default, aten.scatter_add.default),
-        *(aten.scatter.src, aten.scatter.value, aten.scatter.reduce, aten.scatter.value_reduce),
-        *(aten.scatter_reduce.two, aten.index_copy.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor),
-    }
-)
 
 
 def check_indices(gm: GraphModule, constants: Mapping[Node, torch.Tensor]) -> bool:
@@ -83,7 +76,7 @@ class _Checks:
                 for dim, index in enumerate(indices)
             ]
             node.args = (source, forced, *rest)
-        elif node.target in _ALONG_DIMENSION:
+        elif node.target in ALONG_DIMENSION:  # which take no negative indices
             source, dim, index, *rest = arguments
             sizes = source.meta["val"].shape or (1,)
             node.args = (source, dim, self._force(node, index, sizes[dim]), *rest)

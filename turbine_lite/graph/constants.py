@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule, Node
 
 from turbine_lite.graph.insertion import origin_of
+from turbine_lite.graph.sizes import is_static
 
 __all__ = ["EMBEDDED_ELEMENTS", "fold_constants"]
 
@@ -61,7 +62,7 @@ def _is_constant(node: Node, values: dict[Node, torch.Tensor]) -> bool:
     return (
         node.op == "call_function"
         and isinstance(result, torch.Tensor)
-        and all(isinstance(size, int) for size in result.shape)
+        and is_static(result.shape)
         and math.prod(result.shape) <= _MOST_ELEMENTS
         and (node.target in _LIKE or all(source in values for source in node.all_input_nodes))
     )

@@ -20,6 +20,7 @@ from turbine_lite.errors import CompilationError
 from turbine_lite.graph.decompositions import decomposition_table
 from turbine_lite.graph.expansions import EXPANSIONS, Expansion
 from turbine_lite.graph.insertion import origin_of
+from turbine_lite.graph.sizes import is_static
 
 __all__ = ["expand_operators", "is_expanded"]
 
@@ -62,7 +63,7 @@ def _is_empty(node: Node) -> bool:
     return (
         isinstance(tensors, (list, tuple))
         and node.target not in (operator.getitem, torch.ops.aten.full.default)
-        and all(isinstance(t, torch.Tensor) and all(isinstance(size, int) for size in t.shape) for t in tensors)
+        and all(isinstance(t, torch.Tensor) and is_static(t.shape) for t in tensors)
         and not any(t.numel() for t in tensors)
     )
 

@@ -13,6 +13,7 @@ import torch
 from torch.fx import Node
 
 from turbine_lite.graph.expansions.expansion import tensor_argument
+from turbine_lite.graph.sizes import is_static
 
 __all__ = ["KNOWN_WRONG", "KnownWrong", "why_known_wrong"]
 
@@ -33,8 +34,7 @@ def _reads_bool(node: Node) -> bool:
 
 def _is_unsafe(node: Node) -> bool:
     # With a source that is a slice, beside other readers of it: seen in the forward graph of a training step.
-    sizes = [size for source in node.all_input_nodes for size in source.meta["val"].shape]
-    return _reads_bool(node) or not all(isinstance(size, int) for size in sizes)
+    return _reads_bool(node) or not all(is_static(source.meta["val"].shape) for source in node.all_input_nodes)
 
 
 def _has_sample_weights(node: Node) -> bool:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, MutableMapping
 import torch
 from torch.fx import GraphModule, Node
 
+from turbine_lite.graph.sizes import numel_hint
 from turbine_lite.graph.support import Reason
 from turbine_lite.graph.views import computes
-from turbine_lite.graph.work import numel_hint
 
 __all__ = ["GraphReport", "RegionReport", "compute_calls"]
 

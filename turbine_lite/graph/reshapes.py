@@ -15,6 +15,7 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from turbine_lite.graph.insertion import call_with_meta
+from turbine_lite.graph.sizes import is_static
 
 __all__ = ["flatten_before_view"]
 
@@ -26,20 +27,16 @@ def flatten_before_view(graph: Graph, node: Node) -> None:
     source = node.args[0]
     assert isinstance(source, Node)
     before, after = list(source.meta["val"].shape), list(node.meta["val"].shape)
-    if _is_static(before):
+    if is_static(before):
         return
     segments = list(_segments(before, after))
     for start, end, _ in reversed(segments):
-        if end - start > 1 and not _is_static(before[start:end]):
+        if end - start > 1 and not is_static(before[start:end]):
             source = call_with_meta(graph, aten.flatten.using_ints, (source, start, end - 1), node)
     if len(segments) == len(after) == source.meta["val"].dim():
         node.replace_all_uses_with(source)
         return
     node.args = (source, *node.args[1:])
-
-
-def _is_static(sizes: list[Any]) -> bool:
-    return all(isinstance(size, int) for size in sizes)
 
 
 def _segments(before: list[Any], after: list[Any]) -> Iterator[tuple[int, int, int]]:

@@ -12,6 +12,7 @@ import torch
 from torch.fx import Graph, Node
 
 from turbine_lite.graph import numerics
+from turbine_lite.graph.index_operators import ALONG_DIMENSION
 from turbine_lite.graph.insertion import call_with_meta
 from turbine_lite.graph.reshapes import flatten_before_view
 
@@ -60,14 +61,9 @@ def _count_from_first(graph: Graph, node: Node) -> None:
     node.args = (source, dim % max(source.meta["val"].dim(), 1), *rest)
 
 
-_ALONG_DIMENSION = (
-    *(aten.scatter.src, aten.scatter.value, aten.scatter_add.default, aten.scatter_reduce.two),
-    *(aten.gather.default, aten.index_add.default, aten.index_select.default),
-)
-
 _REWRITES = {
     **dict.fromkeys((aten.view.default, aten._unsafe_view.default, aten.reshape.default), flatten_before_view),
-    **dict.fromkeys(_ALONG_DIMENSION, _count_from_first),
+    **dict.fromkeys(ALONG_DIMENSION, _count_from_first),
     aten.true_divide.Tensor: _as(aten.div.Tensor),
     aten._unsafe_index.Tensor: _as(aten.index.Tensor),
     aten._unsafe_index_put.default: _as(aten.index_put.default),

@@ -18,6 +18,7 @@ from torch.utils._sympy.printers import PythonPrinter
 
 from turbine_lite.errors import UnsupportedError
 from turbine_lite.graph.insertion import call_with_meta
+from turbine_lite.graph.sizes import is_static
 
 __all__ = [
     "ScalarInput",
@@ -162,9 +163,7 @@ def _dense_input(graph: Graph, node: Node) -> TensorInput | ScalarInput:
             logical = call_with_meta(graph, torch.ops.aten.permute.default, (node, list(inverse(order))), node)
         for user in users:
             user.replace_input_with(node, logical)
-    sizes: tuple[object, ...] = tuple(value.shape)
-    static = all(isinstance(size, int) for size in sizes)
-    return TensorInput(value.dtype, order, static, value.is_neg())
+    return TensorInput(value.dtype, order, is_static(value.shape), value.is_neg())
 
 
 def _dense_output(graph: Graph, results: list[Node], index: int, output: Node) -> TensorOutput:

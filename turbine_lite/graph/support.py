@@ -112,7 +112,8 @@ def _writes_through_mask(node: Node) -> bool:
     # It lowers, to a program that writes outside of its memory.
     if node.target not in (torch.ops.aten.index_put.default, torch.ops.aten._unsafe_index_put.default):
         return False
-    indices = [index for index in node.args[1] if isinstance(index, Node)]  # type: ignore[union-attr]
+    arguments: Any = node.args
+    indices = [index for index in arguments[1] if isinstance(index, Node)]
     return any(index.meta["val"].dtype in (torch.bool, torch.uint8) for index in indices)
 
 

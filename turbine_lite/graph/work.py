@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch.fx import Graph, Node
 
-__all__ = ["choose_driver", "estimated_operations", "numel_hint"]
+from turbine_lite.graph.sizes import numel_hint, size_hint
+
+__all__ = ["CONTRACTIONS", "choose_driver", "estimated_operations"]
 
 aten = torch.ops.aten
+
+CONTRACTIONS = frozenset(
+    {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten.convolution.default}
+)
 
 # Waking worker threads costs about 0.2 ms a call; one thread does this many scalar operations in that time.
 _WORTH_THREADS = 10_000_000
@@ -47,15 +51,4 @@ def _operations(node: Node) -> int:
 
 
 def _size(argument: object, dim: int) -> int:
-    return _hint(argument.meta["val"].shape[dim]) if isinstance(argument, Node) else 1
-
-
-def numel_hint(tensor: torch.Tensor) -> int:
-    """The number of elements, of a dynamic size that which it had when the graph was captured."""
-    return math.prod(_hint(size) for size in tensor.shape)
-
-
-def _hint(size: int | torch.SymInt) -> int:
-    if isinstance(size, torch.SymInt):
-        return int(size.node.hint or 1)
-    return size
+    return size_hint(argument.meta["val"].shape[dim]) if isinstance(argument, Node) else 1

@@ -21,20 +21,18 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from turbine_lite.graph.index_operators import PUTS, WRITES_ALONG_DIMENSION
 from turbine_lite.graph.insertion import call_with_meta
+from turbine_lite.graph.sizes import is_static
 from turbine_lite.graph.views import base_of, is_view
+from turbine_lite.graph.work import CONTRACTIONS
 
 __all__ = ["keep_targets_apart"]
 
 aten = torch.ops.aten
 
 _WRITES = frozenset(
-    {
-        *(aten.slice_scatter.default, aten.select_scatter.default, aten.index_put.default),
-        *(aten._unsafe_index_put.default, aten.scatter.src, aten.scatter.value, aten.scatter.reduce),
-        *(aten.scatter.value_reduce, aten.scatter_add.default, aten.scatter_reduce.two, aten.index_add.default),
-        *(aten.index_copy.default, aten.index_fill.int_Scalar, aten.index_fill.int_Tensor),
-    }
+    {aten.slice_scatter.default, aten.select_scatter.default, *PUTS, *WRITES_ALONG_DIMENSION},
 )
 
 _FILLS = frozenset(
@@ -43,12 +41,6 @@ _FILLS = frozenset(
         *(aten.ones.default, aten.ones_like.default, aten.new_zeros.default, aten.new_ones.default),
         *(aten.new_full.default, aten.empty.memory_format, aten.empty_like.default),
     }
-)
-
-
-# A kernel computes at most one of these, so it does not read what lies behind two of them.
-_CONTRACTIONS = frozenset(
-    {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten.convolution.default}
 )
 
 
@@ -100,12 +92,7 @@ def _nodes_in(arguments: Any) -> list[Node]:
 
 
 def _is_dynamic_fill(target: Node) -> bool:
-    return base_of(target).target in _FILLS and not _is_static(target)
-
-
-def _is_static(node: Node) -> bool:
-    sizes: tuple[object, ...] = tuple(node.meta["val"].shape)
-    return all(isinstance(size, int) for size in sizes)
+    return base_of(target).target in _FILLS and not is_static(target.meta["val"].shape)
 
 
 def _sources(node: Node) -> list[Node]:
@@ -128,7 +115,8 @@ def _may_be_read_for(nodes: list[Node], root: Node) -> bool:
         node, crossed = pending.pop()
         if node is root:
             return True
-        is_contraction = node.target in _CONTRACTIONS
+        # A kernel computes at most one of these, so it does not read what lies behind two of them.
+        is_contraction = node.target in CONTRACTIONS
         if not (crossed and is_contraction):
             further = {(source, crossed or is_contraction) for source in _sources(node)} - seen
             seen |= further
@@ -145,7 +133,7 @@ def _computed(graph: Graph, target: Node, others: list[Node], like: Node, *, val
     source = next(_foreseen_by_nobody([*others, target]), None)
     if source is None:
         return target
-    if _is_static(source):
+    if is_static(source.meta["val"].shape):
         for dim in range(source.meta["val"].dim()):
             source = call(aten.slice.Tensor, source, dim, 0, 1)
     if source.meta["val"].is_floating_point():
@@ -159,7 +147,8 @@ def _computed(graph: Graph, target: Node, others: list[Node], like: Node, *, val
 
 def _foreseen_by_nobody(nodes: list[Node]) -> Iterator[Node]:
     for node in nodes:
-        is_empty = _is_static(node) and node.meta["val"].numel() == 0
+        value = node.meta["val"]
+        is_empty = is_static(value.shape) and value.numel() == 0
         if not is_empty and _reads_arguments(node):
             yield node
 

@@ -12,6 +12,8 @@ from turbine_lite.graph.expansions.expansion import (
     NARROW,
     Expansion,
     always,
+    bits_of,
+    from_bits,
     in_float32,
     is_not_float64,
     reads_float,
@@ -22,28 +24,12 @@ __all__ = ["EXPANSIONS", "signbit"]
 
 aten = torch.ops.aten
 
-_BITS = {
-    torch.float16: torch.int16,
-    torch.bfloat16: torch.int16,
-    torch.float32: torch.int32,
-    torch.float64: torch.int64,
-}
-
-
-def _bits(x: Tensor) -> Tensor:
-    """The same bytes as integers. IREE's compiler crashes on those of a tensor without dimensions."""
-    return x.reshape(-1).view(_BITS[x.dtype]).reshape(x.shape)
-
-
-def _from_bits(bits: Tensor, dtype: torch.dtype) -> Tensor:
-    return bits.reshape(-1).view(dtype).reshape(bits.shape)
-
 
 def signbit(x: Tensor) -> Tensor:
     """Whether the sign is negative, that of zeros and NaN too."""
     if not x.dtype.is_floating_point:
         return x < 0 if x.dtype is not torch.bool else torch.zeros_like(x)
-    return _bits(x) < 0
+    return bits_of(x) < 0
 
 
 def _copysign(x: Tensor, sign: Tensor | float) -> Tensor:
@@ -105,10 +91,10 @@ def _fmin(a: Tensor, b: Tensor) -> Tensor:
 
 def _nextafter(x: Tensor, towards: Tensor) -> Tensor:
     x, towards = aten.broadcast_tensors.default([x, towards])
-    bits = _bits(x)
+    bits = bits_of(x)
     away_from_zero = (towards > x) == (x > 0)
-    moved = _from_bits(torch.where(away_from_zero, bits + 1, bits - 1), x.dtype)
-    tiny = _from_bits(torch.ones_like(bits), x.dtype)
+    moved = from_bits(torch.where(away_from_zero, bits + 1, bits - 1), x.dtype)
+    tiny = from_bits(torch.ones_like(bits), x.dtype)
     moved = torch.where(x == 0, torch.where(towards > 0, tiny, -tiny), moved)
     moved = torch.where(x == towards, towards, moved)
     return torch.where(x.isnan() | towards.isnan(), math.nan, moved)
@@ -119,13 +105,13 @@ _FIELD, _IMPLICIT = 0xFF << 23, 126 << 23  # of the exponent of a float32; what 
 
 def _frexp(x: Tensor) -> tuple[Tensor, Tensor]:
     wide = x.to(torch.float32)
-    bits = _bits(wide)
+    bits = bits_of(wide)
     # IREE takes subnormal numbers for zero; their digits are an integer.
     digits = (bits & ~_FIELD & 0x7FFFFFFF).to(torch.float32)
     is_subnormal = (bits & _FIELD) == 0
-    normal = _bits(torch.where(is_subnormal, torch.where(bits < 0, -digits, digits), wide))
+    normal = bits_of(torch.where(is_subnormal, torch.where(bits < 0, -digits, digits), wide))
     exponent = ((normal & _FIELD) >> 23) - 126 - torch.where(is_subnormal, 149, 0)
-    mantissa = _from_bits((normal & ~_FIELD) | _IMPLICIT, torch.float32)
+    mantissa = from_bits((normal & ~_FIELD) | _IMPLICIT, torch.float32)
     is_regular = ((bits & 0x7FFFFFFF) != 0) & wide.isfinite()
     return torch.where(is_regular, mantissa, wide).to(x.dtype), torch.where(is_regular, exponent, 0).to(torch.int32)
 

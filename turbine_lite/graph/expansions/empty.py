@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from turbine_lite.graph.expansions.expansion import Expansion
+from turbine_lite.graph.index_operators import PUTS, WRITES_ALONG_DIMENSION
 
 __all__ = ["EXPANSIONS"]
 
@@ -26,11 +27,6 @@ def _writes_nothing(node: Node) -> bool:
     return any(isinstance(size, int) and size == 0 for size in sizes)
 
 
-_WRITES = (
-    *(aten.scatter.src, aten.scatter.value, aten.scatter.reduce, aten.scatter.value_reduce),
-    *(aten.scatter_add.default, aten.scatter_reduce.two, aten.put.default, aten.index_put.default),
-    *(aten.index_reduce.default, aten.index_add.default, aten.index_copy.default),
-    *(aten.index_fill.int_Scalar, aten.index_fill.int_Tensor, aten._unsafe_index_put.default),
-)
+_WRITES = (*WRITES_ALONG_DIMENSION, *PUTS, aten.put.default, aten.index_reduce.default)
 
 EXPANSIONS = {op: Expansion(_unchanged, _writes_nothing) for op in _WRITES}

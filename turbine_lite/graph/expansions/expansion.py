@@ -15,8 +15,11 @@ __all__ = [
     "Condition",
     "Expansion",
     "always",
+    "bits_of",
+    "from_bits",
     "has_no_dimension",
     "in_float32",
+    "is_never_empty",
     "is_not_float64",
     "reads_float",
     "tensor_argument",
@@ -57,6 +60,13 @@ def has_no_dimension(node: Node) -> bool:
     return tensor_argument(node).dim() == 0
 
 
+def is_never_empty(node: Node) -> bool:
+    """Whether all sizes of the tensors that a call reads are known, and none is 0."""
+    return all(
+        isinstance(size, int) and size > 0 for argument in node.all_input_nodes for size in argument.meta["val"].shape
+    )
+
+
 def is_not_float64(node: Node) -> bool:
     """For expansions whose approximation is good to float32's precision."""
     value = node.meta["val"]
@@ -77,3 +87,21 @@ def in_float32(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Ten
         return result.to(dtype)
 
     return wrapped
+
+
+_BITS = {
+    torch.float16: torch.int16,
+    torch.bfloat16: torch.int16,
+    torch.float32: torch.int32,
+    torch.float64: torch.int64,
+}
+
+
+def bits_of(x: torch.Tensor) -> torch.Tensor:
+    """The same bytes as integers. IREE's compiler crashes on those of a tensor without dimensions."""
+    return x.reshape(-1).view(_BITS[x.dtype]).reshape(x.shape)
+
+
+def from_bits(bits: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """What :func:`bits_of` takes apart."""
+    return bits.reshape(-1).view(dtype).reshape(bits.shape)

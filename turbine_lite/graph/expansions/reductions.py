@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
-from torch.fx import Node
 
-from turbine_lite.graph.expansions.expansion import Expansion, always, has_no_dimension, reads_float
+from turbine_lite.graph.expansions.expansion import Expansion, always, has_no_dimension, is_never_empty, reads_float
 
 __all__ = ["EXPANSIONS"]
 
@@ -77,12 +76,6 @@ def _pdist(x: Tensor, p: float = 2) -> Tensor:
     return _distance(x.index_select(0, first) - x.index_select(0, second), p, -1)
 
 
-def _is_never_empty(node: Node) -> bool:
-    return all(
-        isinstance(size, int) and size > 0 for argument in node.all_input_nodes for size in argument.meta["val"].shape
-    )
-
-
 def _dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
     difference = a - b
     return _distance(difference.reshape(-1), p, 0)
@@ -102,8 +95,8 @@ EXPANSIONS = {
     aten.min.dim: Expansion(_value_and_index(_argmin), reads_float),
     aten.all.dims: Expansion(_over_dims(torch.all), lambda node: not has_no_dimension(node)),
     aten.any.dims: Expansion(_over_dims(torch.any), lambda node: not has_no_dimension(node)),
-    aten._cdist_forward.default: Expansion(_cdist, _is_never_empty),
-    aten._pdist_forward.default: Expansion(_pdist, _is_never_empty),
-    aten.dist.default: Expansion(_dist, _is_never_empty),
+    aten._cdist_forward.default: Expansion(_cdist, is_never_empty),
+    aten._pdist_forward.default: Expansion(_pdist, is_never_empty),
+    aten.dist.default: Expansion(_dist, is_never_empty),
     aten.addmv.default: Expansion(_addmv, always),
 }

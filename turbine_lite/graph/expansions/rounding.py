@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from turbine_lite.graph.expansions.expansion import NARROW, Expansion, tensor_argument
+from turbine_lite.graph.expansions.expansion import NARROW, Expansion, bits_of, from_bits, tensor_argument
+from turbine_lite.graph.work import CONTRACTIONS
 
 __all__ = ["EXPANSIONS"]
-
-aten = torch.ops.aten
 
 # The bits of float32 that each has no room for.
 _LOST = {torch.bfloat16: 16, torch.float16: 13}
@@ -28,9 +27,9 @@ _SMALLEST_NORMAL = torch.finfo(torch.float16).tiny
 def _rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
     """The nearest float32 that ``dtype`` has; of two the even one."""
     lost = _LOST[dtype]
-    bits = x.reshape(-1).view(torch.int32)
+    bits = bits_of(x)
     bits = bits + (2 ** (lost - 1) - 1) + ((bits >> lost) & 1)
-    result = (bits & -(2**lost)).view(torch.float32).reshape(x.shape)
+    result = from_bits(bits & -(2**lost), torch.float32)
     if dtype is torch.float16:
         # What is subnormal in float16 are multiples of the last digit of 0.75.
         size = (x.abs() + 0.75) - 0.75
@@ -45,17 +44,12 @@ def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
     return _rounded(x.to(dtype), x.dtype)
 
 
-# These round their arguments themselves.
-_CONTRACTIONS = frozenset(
-    {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten.convolution.default}
-)
-
-
 def _may_be_left_out(node: Node) -> bool:
     source, dtype = tensor_argument(node).dtype, node.args[1]
     if source in NARROW and dtype is torch.float32:
         return node.args[0].op == "call_function"  # type: ignore[union-attr]  # what is given was stored
-    is_computed_with = any(user.op != "output" and user.target not in _CONTRACTIONS for user in node.users)
+    # Contractions round their arguments themselves.
+    is_computed_with = any(user.op != "output" and user.target not in CONTRACTIONS for user in node.users)
     return source is torch.float32 and dtype in NARROW and is_computed_with
 
 

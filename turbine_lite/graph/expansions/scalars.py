@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from turbine_lite.graph.expansions.expansion import Expansion, has_no_dimension, tensor_argument
+from turbine_lite.graph.index_operators import SCATTERS
 
 __all__ = ["EXPANSIONS"]
 
@@ -88,10 +89,6 @@ def _puts_at_one_position(node: Node) -> bool:
     return all(value.dim() == 0 and value.dtype not in (torch.bool, torch.uint8) for value in values)
 
 
-_SCATTERS = (
-    *(aten.scatter.src, aten.scatter.value, aten.scatter.reduce, aten.scatter.value_reduce),
-    *(aten.scatter_add.default, aten.scatter_reduce.two),
-)
 _ALONG_A_DIMENSION = (aten.index_reduce.default, aten.index_add.default)
 
 EXPANSIONS = {
@@ -103,9 +100,13 @@ EXPANSIONS = {
     aten.sort.default: Expansion(_itself_at_zero, has_no_dimension),
     aten.sort.stable: Expansion(_itself_at_zero, has_no_dimension),
     aten.cumsum.default: Expansion(_accumulated, has_no_dimension),
+    aten.cumprod.default: Expansion(_accumulated, has_no_dimension),
+    aten.cummax.default: Expansion(_itself_at_zero, has_no_dimension),
+    aten.cummin.default: Expansion(_itself_at_zero, has_no_dimension),
+    aten.logcumsumexp.default: Expansion(_itself, has_no_dimension),
     aten.prod.dim_int: Expansion(_accumulated, has_no_dimension),
     aten.gather.default: Expansion(_gather, has_no_dimension),
     aten.index_put.default: Expansion(_put, _puts_at_one_position),
-    **{op: Expansion(_scatter(op), _writes_one_element) for op in _SCATTERS},
+    **{op: Expansion(_scatter(op), _writes_one_element) for op in SCATTERS},
     **{op: Expansion(_along_a_dimension(op), has_no_dimension) for op in _ALONG_A_DIMENSION},
 }

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from turbine_lite.graph.expansions.expansion import Expansion, in_float32, is_not_float64, tensor_argument
+from turbine_lite.graph.expansions.expansion import NARROW, Expansion, in_float32, is_not_float64, tensor_argument
 
 __all__ = ["EXPANSIONS"]
 
@@ -38,10 +38,7 @@ def _scan(values: Values, dim: int, combine: Callable[[Values, Values], Values])
 
 def _cumprod(x: Tensor, dim: int, *, dtype: torch.dtype | None = None) -> Tensor:
     dtype = dtype or (x.dtype if x.dtype.is_floating_point else torch.int64)
-    if x.dim() == 0:
-        return x.to(dtype)
-    narrow = dtype in (torch.float16, torch.bfloat16)
-    wide = x.to(dtype).to(torch.float32 if narrow else dtype)
+    wide = x.to(dtype).to(torch.float32 if dtype in NARROW else dtype)
     return _scan((wide,), dim, lambda a, b: (a[0] * b[0],))[0].to(dtype)
 
 
@@ -53,8 +50,6 @@ def _cumulative_extreme(is_at_least: Callable[[Tensor, Tensor], Tensor]) -> Call
         return tuple(torch.where(takes_later, b, a) for a, b in zip(earlier, later, strict=True))
 
     def extreme(x: Tensor, dim: int) -> Values:
-        if x.dim() == 0:
-            return x.clone(), torch.zeros_like(x, dtype=torch.int64)
         shape = [-1 if d == dim % x.dim() else 1 for d in range(x.dim())]
         index = torch.arange(x.shape[dim], device=x.device).reshape(shape).expand(x.shape)
         return _scan((x, index), dim, combine)
@@ -69,14 +64,14 @@ def _logcumsumexp(x: Tensor, dim: int) -> Tensor:
         large, small = torch.maximum(a, b), torch.minimum(a, b)
         return (torch.where(large.isinf(), large, large + torch.log1p(torch.exp(small - large))),)
 
-    return x.clone() if x.dim() == 0 else _scan((x,), dim, combine)[0]
+    return _scan((x,), dim, combine)[0]
 
 
 def _is_short(node: Node) -> bool:
     value = tensor_argument(node)
     dim = node.args[1]
     assert isinstance(dim, int)
-    size: object = value.shape[dim] if value.dim() else 1
+    size: object = value.shape[dim]
     return isinstance(size, int) and size <= _LONGEST and value.dtype is not torch.bool
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.fx import Node
 
 from turbine_lite.graph.expansions.expansion import Expansion, tensor_argument
+from turbine_lite.graph.sizes import is_static, size_hint
 
 __all__ = ["EXPANSIONS"]
 
@@ -26,15 +27,10 @@ _STAGE = 1024
 _LARGE = 1 << 16
 
 
-def _expected(size: Any) -> int:
-    """The size of the example where it is dynamic."""
-    return size if isinstance(size, int) else size.node.hint or 0
-
-
 def _sum_dim(x: Tensor, dim: int) -> Tensor:
     size: Any = x.shape[dim]
     if not isinstance(size, int):
-        if _expected(size) < _STAGE:  # padding would multiply the memory
+        if size_hint(size) < _STAGE:  # padding would multiply the memory
             return x.sum(dim, keepdim=True)
         blocks = (size + _STAGE - 1) // _STAGE
         pads = [0, 0] * (x.dim() - 1 - dim) + [0, blocks * _STAGE - size]
@@ -98,7 +94,7 @@ def _count(node: Node) -> int:
     """How many numbers become one."""
     value = tensor_argument(node)
     dim = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-    return math.prod(_expected(value.shape[d]) for d in _dims(value, dim)) if value.dim() else 1
+    return math.prod(size_hint(value.shape[d]) for d in _dims(value, dim)) if value.dim() else 1
 
 
 def _is_large(node: Node) -> bool:
@@ -110,7 +106,7 @@ def _is_large(node: Node) -> bool:
 
 def _needs_care(node: Node) -> bool:
     """Whether there are very many numbers, or so few that the variance is no number, which torch-mlir has as -0."""
-    if not all(isinstance(size, int) for size in tensor_argument(node).shape):
+    if not is_static(tensor_argument(node).shape):
         return _is_large(node)
     correction: Any = node.kwargs.get("correction")
     return _is_large(node) or _count(node) <= (1 if correction is None else correction)

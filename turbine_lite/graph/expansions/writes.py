@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from turbine_lite.graph.expansions.expansion import Expansion, always, tensor_argument
+from turbine_lite.graph.expansions.expansion import Expansion, always, is_never_empty, tensor_argument
+from turbine_lite.graph.sizes import is_static
 
 __all__ = ["EXPANSIONS"]
 
@@ -49,7 +50,7 @@ def _as_strided_copy(
 def _has_rows(node: Node) -> bool:
     """Whether the memory of the first tensor is its elements in row-major order."""
     value = tensor_argument(node)
-    static = all(isinstance(size, int) for size in value.shape)
+    static = is_static(value.shape)
     return static and value.is_contiguous() and value.storage_offset() == 0
 
 
@@ -71,11 +72,12 @@ def _put_masked(x: Tensor, indices: Sequence[Tensor | None], source: Tensor, acc
 
 
 def _puts_one_value(node: Node) -> bool:
-    indices = [index for index in node.args[1] if isinstance(index, Node)]  # type: ignore[union-attr]
+    arguments: Any = node.args
+    indices = [index for index in arguments[1] if isinstance(index, Node)]
     if len(indices) != 1 or indices[0].meta["val"].dtype is not torch.bool:
         return False
-    x, source = tensor_argument(node), node.args[2].meta["val"]  # type: ignore[union-attr]
-    rest = x.dim() - list(node.args[1]).index(indices[0]) - indices[0].meta["val"].dim()  # type: ignore[arg-type]
+    x, source = tensor_argument(node), arguments[2].meta["val"]
+    rest = x.dim() - list(arguments[1]).index(indices[0]) - indices[0].meta["val"].dim()
     sizes: list[object] = list(source.shape)
     is_one_value = source.dim() <= rest or (isinstance(size := sizes[-1 - rest], int) and size == 1)
     return is_one_value and x.dtype is source.dtype and (x.dtype is not torch.bool or len(node.args) < 4)
@@ -87,11 +89,6 @@ def _masked_scatter(x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     place = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
     taken = source.reshape(-1)[torch.where(mask.reshape(-1), place, 0)]
     return torch.where(mask, taken.reshape(x.shape), x)
-
-
-def _is_static_with_source(node: Node) -> bool:
-    sizes: list[object] = [size for source in node.all_input_nodes for size in source.meta["val"].shape]
-    return all(isinstance(size, int) and size > 0 for size in sizes)
 
 
 def _scatter_mean(x: Tensor, dim: int, index: Tensor, source: Tensor, include_self: bool) -> Tensor:
@@ -190,7 +187,7 @@ EXPANSIONS = {
     aten.index_put.default: Expansion(_put_masked, _puts_one_value),
     aten._unsafe_index_put.default: Expansion(_put_masked, _puts_one_value),
     aten.put.default: Expansion(_put, _puts_numbers),
-    aten.masked_scatter.default: Expansion(_masked_scatter, _is_static_with_source),
+    aten.masked_scatter.default: Expansion(_masked_scatter, is_never_empty),
     aten.scatter_reduce.two: Expansion(_scatter_reduce, _is_mean),
     aten.index_reduce.default: Expansion(_index_reduce, _is_regular),
     aten.scatter.reduce: Expansion(_scatter_with, _is_regular),
