@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import concurrent.futures
 import fnmatch
 import json
 import multiprocessing
+import multiprocessing.connection
 import sys
 import time
 import warnings
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
@@ -19,8 +20,8 @@ from tests.conformance.opinfo import COLUMNS, names_in, run_op
 
 TABLE = Path(__file__).with_name("opinfo.json")
 
-# A job that is not done by then hangs: a compilation has its own limit of 600 s.
-_LIMIT_SECONDS = 1200
+# What is not done by then hangs.
+_LIMIT_SECONDS = 600
 
 Job = tuple[str, str]
 
@@ -36,6 +37,7 @@ def main() -> int:
     parser.add_argument("--column", choices=COLUMNS, action="append", help="default: all")
     parser.add_argument("-k", default="*", help="only operators whose name matches this pattern")
     parser.add_argument("--again", default="", help="only rows of the table whose status contains this")
+    parser.add_argument("--missing", action="store_true", help="only rows that the table does not have")
     parser.add_argument("--jobs", type=int, default=2)
     args = parser.parse_args()
     import turbine_lite.compile_graph  # noqa: F401  # imported once, before the forks
@@ -45,7 +47,9 @@ def main() -> int:
         (column, name)
         for column in args.column or COLUMNS
         for name in names_in(column)
-        if fnmatch.fnmatch(name, args.k) and args.again in table.get(column, {}).get(name, "")
+        if fnmatch.fnmatch(name, args.k)
+        and args.again in table.get(column, {}).get(name, "")
+        and not (args.missing and name in table.get(column, {}))
     ]
     wrong = []
     started = time.monotonic()
@@ -57,7 +61,7 @@ def main() -> int:
             rows.pop(name, None)
         else:
             rows[name] = status
-        if number % 100 == 0:
+        if number % 20 == 0:
             _write(table)
     _write(table)
     for row in wrong:
@@ -69,29 +73,65 @@ def _write(table: dict[str, dict[str, str]]) -> None:
     TABLE.write_text(json.dumps(table, indent=1, sort_keys=True) + "\n")
 
 
-def _run(jobs: list[Job], workers: int) -> Iterator[tuple[Job, str]]:
-    # A crash breaks a pool: small pools, and what was lost is run again one by one.
-    for start in range(0, len(jobs), 32):
-        chunk = jobs[start : start + 32]
-        done = dict(_run_pool(chunk, workers))
-        yield from done.items()
-        for job in chunk:
-            if job not in done:
-                yield job, dict(_run_pool([job], 1)).get(job, "WRONG crash or hang of the process")
+def _run(jobs: list[Job], count: int) -> Iterator[tuple[Job, str]]:
+    """Run the jobs in forked processes, which are made anew where a job ends or stalls one."""
+    waiting = list(reversed(jobs))
+    workers = {worker.connection: worker for worker in (_Worker() for _ in range(min(count, len(jobs))))}
+    for worker in workers.values():
+        worker.take(waiting.pop())
+    while workers:
+        ready = multiprocessing.connection.wait(list(workers), timeout=1)
+        for connection, worker in list(workers.items()):
+            if connection in ready:
+                status = worker.status()
+            elif time.monotonic() > worker.deadline:
+                status = f"WRONG not done after {_LIMIT_SECONDS} s"
+            else:
+                continue
+            yield worker.job, status
+            del workers[connection]
+            if status.startswith("WRONG"):
+                worker.end()
+                worker = _Worker()
+            if waiting:
+                worker.take(waiting.pop())
+                workers[worker.connection] = worker
+            else:
+                worker.end()
 
 
-def _run_pool(jobs: list[Job], workers: int) -> Iterator[tuple[Job, str]]:
-    context = multiprocessing.get_context("fork")
-    with concurrent.futures.ProcessPoolExecutor(workers, context) as pool:
-        futures = {pool.submit(_attempt, job): job for job in jobs}
+class _Worker:
+    """A forked process that runs one job after the other."""
+
+    job: Job
+    deadline: float
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("fork")
+        self.connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def take(self, job: Job) -> None:
+        self.job, self.deadline = job, time.monotonic() + _LIMIT_SECONDS
+        self.connection.send(job)
+
+    def status(self) -> str:
         try:
-            for future in concurrent.futures.as_completed(futures, _LIMIT_SECONDS):
-                yield futures[future], future.result()
-        except concurrent.futures.process.BrokenProcessPool:
-            return
-        except TimeoutError:
-            for process in list(pool._processes.values()):
-                process.kill()
+            return str(self.connection.recv())
+        except EOFError:
+            return "WRONG crash of the process"
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self.connection.close()
+
+
+def _serve(connection: Connection) -> None:
+    while True:
+        connection.send(_attempt(connection.recv()))
 
 
 def _attempt(job: Job) -> str:
