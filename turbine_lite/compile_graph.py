@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -12,7 +13,8 @@ from torch._dynamo.utils import counters
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch.fx import GraphModule, Node
 
-from turbine_lite.compile_region import CallKey, blamed_calls, call_key, compile_region
+from turbine_lite.blame import Blame, call_key
+from turbine_lite.compile_region import compile_region
 from turbine_lite.diagnostics.dump import Dump, open_dump
 from turbine_lite.diagnostics.verify import VerifiedGraph, WatchedRegion
 from turbine_lite.errors import (
@@ -89,8 +91,7 @@ class _GraphCompiler:
         self.compiled: list[RegionReport] = []
         self.reasons: list[Reason] = []
         self.watched: list[WatchedRegion] = []
-        # Calls that a compilation failed for: calls like them need not be tried again.
-        self.blamed: dict[CallKey, str] = {}
+        self.blame = Blame(options)
 
     def compile(self, gm: GraphModule) -> Callable[..., Any]:
         """A callable with ``gm``'s signature that runs what it can in IREE."""
@@ -108,19 +109,20 @@ class _GraphCompiler:
 
     def _why_not(self, node: Node) -> Reason | None:
         reason = why_not(node, self.options.disabled_ops) or why_not_importable(node)
-        if reason is None and self.blamed and call_key(node) in self.blamed:
-            reason = reason_for(node, "not-lowered", self.blamed[call_key(node)])
+        if reason is None and self.blame.found and call_key(node) in self.blame.found:
+            reason = reason_for(node, "not-lowered", self.blame.found[call_key(node)])
         return reason
 
     def _compile_region(self, region: GraphModule) -> Callable[..., Any]:
         """The region as an executable, as smaller regions around the operators at fault, or in eager."""
         dump = self.dump.subdirectory(f"region_{self.regions}") if self.dump.enabled else self.dump
         self.regions += 1
+        started = time.monotonic()
         try:
             executable = compile_region(region, self.options, dump)
         except CompilationError as error:
-            if self._blame(region, error):
-                log.info("compiling again around %s", ", ".join(set(self.blamed.values())))
+            if self.blame.search(region, error, time.monotonic() - started):
+                log.info("compiling again around %s", ", ".join(set(self.blame.found.values())))
                 return self.compile(region)
             self._report(error.reasons or (_reason_of(error),), error)
             return region.forward
@@ -139,16 +141,6 @@ class _GraphCompiler:
             return executable
         self.watched.append(WatchedRegion(region, executable))
         return self.watched[-1]
-
-    def _blame(self, region: GraphModule, error: CompilationError) -> bool:
-        """Remember the calls that a failed compilation is due to; False if none can be named.
-
-        A call may have been named before, by a region beside this one that was cut from the same graph. Compiling
-        again comes to an end nevertheless: each blamed call leaves the region.
-        """
-        found = blamed_calls(region, error, self.options)
-        self.blamed.update(found)
-        return bool(found)
 
     def _report(self, reasons: Iterable[Reason], error: Exception | None = None) -> None:
         for reason in reasons:

@@ -12,7 +12,7 @@ from turbine_lite.compiler.pipeline import DUMP_STAGES, Diagnostic, Request, Res
 from turbine_lite.errors import CompilationError, CompilerCrashError, CompilerKilledError
 from turbine_lite.options import Options
 
-__all__ = ["Compiled", "check_lowering", "compile_to_vmfb", "failed_nodes"]
+__all__ = ["Compiled", "check_compiling", "check_lowering", "compile_to_vmfb", "failed_nodes"]
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +62,17 @@ def check_lowering(module: bytes, options: Options, traits: Traits) -> None:
         CompilationError: it does not lower.
     """
     response = _run(module, options, flag_sets(options, traits)[0], lower_only=True)
+    if response.vmfb is None:
+        raise _error_of(response)
+
+
+def check_compiling(module: bytes, options: Options, traits: Traits) -> None:
+    """Compile MLIR bytecode in the torch dialect with the mildest flags and throw the result away.
+
+    Raises:
+        CompilationError: it does not compile; also where the compiler dies or takes too long.
+    """
+    response = _run(module, options, flag_sets(options, traits)[-1])
     if response.vmfb is None:
         raise _error_of(response)
 
