@@ -20,6 +20,7 @@ from turbine_lite.graph.narrow_integers import widen_narrow_integers
 from turbine_lite.graph.numerics import round_float_scalars
 from turbine_lite.graph.rewrites import rewrite_for_iree
 from turbine_lite.graph.signature import Signature, specialize_signature
+from turbine_lite.graph.strided_reads import gather_strided_reads
 from turbine_lite.graph.support import tensors_of
 from turbine_lite.graph.work import choose_driver
 from turbine_lite.graph.write_targets import keep_targets_apart
@@ -66,6 +67,7 @@ def prepare(region: GraphModule) -> Prepared:
     keep_targets_apart(gm.graph)
     if check_indices(gm, fold_constants(gm)):
         signature = signature.with_count()
+    gather_strided_reads(gm.graph)
     widen_narrow_integers(gm)
     rewrite_for_iree(gm.graph)
     keep_f64 = any(tensor.dtype is torch.float64 for node in gm.graph.nodes for tensor in tensors_of(node))

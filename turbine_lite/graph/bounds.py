@@ -2,7 +2,7 @@
 
 Every index that is not known to be in range is forced into it, so that no program leaves its memory, and the number of
 indices for which that made a difference becomes a last, hidden result. Where it is not 0 the caller of the program
-runs the region in eager, which raises what eager raises. Indices into a dimension of dynamic size are not checked.
+runs the region in eager, which raises what eager raises.
 """
 
 from __future__ import annotations
@@ -62,43 +62,51 @@ class _Checks:
         self.graph = gm.graph
         self.constants = constants
         self.counts: list[Node] = []
-        # By index, size, lowest allowed index and whether it is counted.
-        self.forced: dict[tuple[Node, int, int, bool], Node] = {}
+        # By index, size, whether it may be negative and whether it is counted.
+        self.forced: dict[tuple[Node, str, bool, bool], Node] = {}
 
     def of_call(self, node: Node) -> None:
         arguments: Any = node.args
         if node.target in _LISTS or node.target in _TRUSTED_LISTS:
             source, indices, *rest = arguments
             trusted = node.target in _TRUSTED_LISTS
-            sizes = source.meta["val"].shape
             forced = [
-                self._force(node, index, sizes[dim], negative=True, counted=not trusted)
+                self._force(node, index, source, dim, negative=True, counted=not trusted)
                 for dim, index in enumerate(indices)
             ]
             node.args = (source, forced, *rest)
         elif node.target in ALONG_DIMENSION:  # which take no negative indices
             source, dim, index, *rest = arguments
-            sizes = source.meta["val"].shape or (1,)
-            node.args = (source, dim, self._force(node, index, sizes[dim]), *rest)
+            node.args = (source, dim, self._force(node, index, source, dim), *rest)
         elif node.target is aten.embedding.default:
             weight, index, *rest = arguments
-            node.args = (weight, self._force(node, index, weight.meta["val"].shape[0]), *rest)
+            node.args = (weight, self._force(node, index, weight, 0), *rest)
 
-    def _force(self, user: Node, index: Any, size: Any, *, negative: bool = False, counted: bool = True) -> Any:
+    def _force(
+        self, user: Node, index: Any, source: Node, dim: int, *, negative: bool = False, counted: bool = True
+    ) -> Any:
         """``index`` made non-negative and forced into the dimension, and counted where that changed it."""
-        if not isinstance(index, Node) or not isinstance(size, int) or size == 0:
+        if not isinstance(index, Node) or index.meta["val"].dtype not in (torch.int32, torch.int64):
             return index
-        if index.meta["val"].dtype not in (torch.int32, torch.int64):
+        size = (source.meta["val"].shape or (1,))[dim]
+        if isinstance(size, int) and size == 0:
             return index
-        key = (index, size, -size if negative else 0, counted)
+        key = (index, str(size), negative, counted)
         if key not in self.forced:
-            if index in self.constants:
-                self.forced[key] = self._forced_constant(index, size, user, negative=negative, counted=counted)
-            else:
-                before = index.next if index.op != "placeholder" else _behind_placeholders(self.graph)
-                with self.graph.inserting_before(before):
-                    self.forced[key] = self._forced(index, size, user, negative=negative, counted=counted)
+            self.forced[key] = self._make_forced(user, index, source, dim, negative=negative, counted=counted)
         return self.forced[key]
+
+    def _make_forced(self, user: Node, index: Node, source: Node, dim: int, *, negative: bool, counted: bool) -> Node:
+        size: Any = (source.meta["val"].shape or (1,))[dim]
+        if not isinstance(size, int):
+            with self.graph.inserting_before(user):
+                size = call_with_meta(self.graph, aten.sym_size.int, (source, dim), user)
+                return self._forced(index, size, user, negative=negative, counted=counted)
+        if index in self.constants:
+            return self._forced_constant(index, size, user, negative=negative, counted=counted)
+        before = index.next if index.op != "placeholder" else _behind_placeholders(self.graph)
+        with self.graph.inserting_before(before):
+            return self._forced(index, size, user, negative=negative, counted=counted)
 
     def _forced_constant(self, index: Node, size: int, user: Node, *, negative: bool, counted: bool) -> Node:
         value = self.constants[index]
@@ -117,20 +125,18 @@ class _Checks:
         literal.meta = dict(index.meta)
         return literal
 
-    def _forced(self, index: Node, size: int, user: Node, *, negative: bool, counted: bool) -> Node:
+    def _forced(self, index: Node, size: int | Node, user: Node, *, negative: bool, counted: bool) -> Node:
         def call(op: Any, *args: Any, **kwargs: Any) -> Node:
             return call_with_meta(self.graph, op, args, user, **kwargs)
 
         positive = index
         if negative:
             positive = call(aten.where.self, call(aten.lt.Scalar, index, 0), call(aten.add.Scalar, index, size), index)
-        forced = call(aten.clamp.default, positive, 0, size - 1)
+        outside = call(aten.logical_or.default, call(aten.lt.Scalar, positive, 0), call(aten.ge.Scalar, positive, size))
         if counted:
-            changed = call(
-                torch.ops.prims.convert_element_type.default, call(aten.ne.Tensor, positive, forced), torch.int64
-            )
-            self.counts.append(call(aten.sum.default, changed))
-        return forced
+            ones = call(torch.ops.prims.convert_element_type.default, outside, torch.int64)
+            self.counts.append(call(aten.sum.default, ones))
+        return call(aten.masked_fill.Scalar, positive, outside, 0)
 
 
 def _behind_placeholders(graph: Graph) -> Node:
