@@ -12,6 +12,7 @@ from typing import Any
 from torch._dynamo.utils import counters
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch.fx import GraphModule, Node
+from torch.utils._python_dispatch import _disable_current_modes
 
 from turbine_lite.blame import Blame, call_key
 from turbine_lite.compile_region import compile_region
@@ -28,7 +29,7 @@ from turbine_lite.errors import (
 from turbine_lite.graph.eager import run_in_eager
 from turbine_lite.graph.partition import partition
 from turbine_lite.graph.report import GraphReport, RegionReport, compute_calls
-from turbine_lite.graph.support import Reason, reason_for, why_not
+from turbine_lite.graph.support import Reason, reason_for, tensors_of, why_not
 from turbine_lite.mlir.importer import why_not_importable
 from turbine_lite.options import Options
 from turbine_lite.runtime.executable import SpecializedExecutable
@@ -66,9 +67,25 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
     report = GraphReport(kind, compute_calls(gm), tuple(compiler.compiled), tuple(compiler.reasons))
     report.add_to(counters["turbine_lite"])
     dump.record(**dataclasses.asdict(report))
+    if not isinstance(run, SpecializedExecutable) and any(_is_complex(node) for node in gm.graph.nodes):
+        run = _outside_of_modes(run)
     boxed = _boxed(run)
     boxed.report = report  # type: ignore[attr-defined]  # a callable's own
     return boxed
+
+
+def _is_complex(node: Node) -> bool:
+    return any(tensor.is_complex() for tensor in tensors_of(node))
+
+
+def _outside_of_modes(run: Callable[..., Any]) -> Callable[..., Any]:
+    """AOTAutograd watches first calls through a dispatch mode, in which PyTorch 2.13's complex ``pinv`` is wrong."""
+
+    def call(*args: Any) -> Any:
+        with _disable_current_modes():
+            return run(*args)
+
+    return call
 
 
 def _boxed(run: Callable[..., Any]) -> Callable[[list[Any]], Any]:

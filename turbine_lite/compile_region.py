@@ -19,6 +19,7 @@ from turbine_lite.graph.insertion import copy_graph_module
 from turbine_lite.graph.narrow_integers import widen_narrow_integers
 from turbine_lite.graph.numerics import round_float_scalars
 from turbine_lite.graph.rewrites import rewrite_for_iree
+from turbine_lite.graph.scalar_arguments import convert_scalar_arguments
 from turbine_lite.graph.signature import Signature, specialize_signature
 from turbine_lite.graph.strided_reads import gather_strided_reads
 from turbine_lite.graph.support import tensors_of
@@ -63,6 +64,7 @@ def prepare(region: GraphModule) -> Prepared:
     """Rewrite a copy of a region for IREE."""
     gm = copy_graph_module(region)
     signature = specialize_signature(gm.graph)
+    convert_scalar_arguments(gm.graph)
     expand_operators(gm.graph)
     keep_targets_apart(gm.graph)
     if check_indices(gm, fold_constants(gm)):

@@ -157,3 +157,24 @@ def test_gradients_of_unrolled_cells(cell):
     (want,) = torch.autograd.grad(unrolled(x), x)
     (got,) = torch.autograd.grad(torch.compile(unrolled, backend="turbine_lite_cpu")(x), x)
     assert_same(got, want)
+
+
+FILLS = {
+    "ones": lambda x, i: (torch.ones_like(x).scatter_add(0, i, x), torch.ones_like(x).scatter_add(0, i, 2 * x)),
+    "source is like the target": lambda x, i: (
+        torch.ones_like(x).scatter_add(0, i, x),
+        torch.ones_like(x).scatter_add(0, i, torch.ones_like(x)),
+    ),
+    "zeros": lambda x, i: (torch.zeros_like(x).scatter_add(0, i, x), torch.zeros_like(x).index_add(0, i[:, 0], x)),
+    "transposed": lambda x, i: (x.scatter_reduce(0, i, x, "mean"), x.t().scatter_reduce(1, i.t(), x.t(), "mean")),
+    "full": lambda x, i: (torch.full_like(x, 3).scatter(0, i[:1], x), torch.full_like(x, 3).scatter(0, i[1:2], x)),
+    "integers": lambda x, i: (torch.ones_like(i).scatter_add(0, i, i), torch.ones_like(i).scatter_add(0, i, i * i)),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", FILLS)
+def test_writes_into_equal_fills(name, dynamic):
+    x, i = torch.randn(6, 3), torch.randint(0, 6, (6, 3))
+    run = torch.compile(FILLS[name], backend="turbine_lite_cpu", dynamic=dynamic)
+    assert_same(run(x, i), FILLS[name](x, i))

@@ -1,4 +1,4 @@
-"""What becomes of a graph when the compilation of a region fails."""
+"""What becomes of a graph that does not run in IREE as a whole."""
 
 from __future__ import annotations
 
@@ -26,3 +26,11 @@ def test_blame_for_an_item_of_a_result_comes_to_an_end(stage, monkeypatch):
     monkeypatch.setattr(compile_graph, "compile_region", fail)
     x = torch.rand(4)
     assert_same(torch.compile(function, backend="turbine_lite_cpu")(x), function(x))
+
+
+def test_the_first_call_of_a_complex_graph():
+    """AOTAutograd's watch over first calls makes PyTorch lose a conjugation."""
+    x = torch.randn(4, 4, dtype=torch.complex128)
+    run = torch.compile(lambda x: torch.linalg.pinv(x), backend="turbine_lite_cpu")
+    for _ in range(2):
+        torch.testing.assert_close(run(x), torch.linalg.pinv(x))

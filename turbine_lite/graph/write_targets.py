@@ -50,15 +50,17 @@ _COPIES = frozenset({aten.clone.default, aten.alias.default, aten.detach.default
 def keep_targets_apart(graph: Graph) -> None:
     """Make each such tensor look computed, in place."""
     begun: dict[object, int] = {}
+    filled: set[object] = set()
     for node in list(graph.nodes):
         if node.target in (aten.cat.default, aten.stack.default):
             _begin_apart(graph, node, begun)
         elif node.op == "call_function" and node.target in _WRITES:
             target: Any = node.args[0]
             others = [other for other in _nodes_in(node.args[1:]) if isinstance(other.meta["val"], torch.Tensor)]
-            if _is_dynamic_fill(target) or _may_be_read_for(others, _root(target)):
+            if _is_like_another_fill(target, filled) or _may_be_read_for(others, _root(target)):
                 with graph.inserting_before(node):
-                    node.args = (_computed(graph, target, others, node), *node.args[1:])
+                    copy = _computed(graph, target, others, node, value=_other_than(target))
+                node.args = (copy, *node.args[1:])
 
 
 def _begin_apart(graph: Graph, node: Node, begun: dict[object, int]) -> None:
@@ -91,8 +93,29 @@ def _nodes_in(arguments: Any) -> list[Node]:
     return found
 
 
-def _is_dynamic_fill(target: Node) -> bool:
-    return base_of(target).target in _FILLS and not is_static(target.meta["val"].shape)
+def _is_like_another_fill(target: Node, filled: set[object]) -> bool:
+    """Whether a fill may be taken for another one that is written into: of dynamic size, or not the first of a kind."""
+    value = target.meta["val"]
+    if base_of(target).target not in _FILLS:
+        return False
+    if not is_static(value.shape):
+        return True
+    # Views of a fill are fills of another shape.
+    key = (value.dtype, value.numel(), _filled_with(target))
+    is_second = key in filled
+    filled.add(key)
+    return is_second
+
+
+def _filled_with(target: Node) -> Any:
+    fill = base_of(target)
+    numbers = [argument for argument in fill.args[1:] if isinstance(argument, (bool, int, float))]
+    return numbers[0] if numbers else int("ones" in str(fill.target))
+
+
+def _other_than(target: Node) -> int:
+    """A number that the elements of a fill do not have: putting in the same one would change nothing."""
+    return 2 if base_of(target).target in _FILLS and _filled_with(target) == 1 else 1
 
 
 def _sources(node: Node) -> list[Node]:

@@ -16,6 +16,7 @@ from turbine_lite.graph.expansions import (
     scans,
     sorting,
     special,
+    steps,
     sums,
     trigonometry,
     writes,
@@ -25,7 +26,7 @@ from turbine_lite.graph.expansions.expansion import Expansion
 __all__ = ["EXPANSIONS", "Expansion"]
 
 _FAMILIES = (
-    *(empty, scalars, elementwise, integers, special, bessel, reductions, sums, scans, sorting, movement),
+    *(empty, scalars, steps, elementwise, integers, special, bessel, reductions, sums, scans, sorting, movement),
     *(pooling, writes, quantized, trigonometry, rounding),
 )
 

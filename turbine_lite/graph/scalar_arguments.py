@@ -1,0 +1,89 @@
+"""Numbers among the arguments of operators, and what is compared, as eager converts them: to the dtype computed in.
+
+``x == 0.1`` asks in float32, or bfloat16, whether elements are what 0.1 is there; ``x < 300`` for bytes is ``x < 44``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.fx import Graph, Node
+
+from turbine_lite.graph.insertion import call_with_meta
+
+__all__ = ["convert_scalar_arguments"]
+
+aten = torch.ops.aten
+
+_COMPARISONS = frozenset(
+    getattr(getattr(aten, name), overload)
+    for name in ("eq", "ne", "lt", "le", "gt", "ge")
+    for overload in ("Scalar", "Tensor")
+)
+# For integers alone: of floating-point numbers, those in half precision are computed with wider scalars.
+_INTEGER_OPERATORS = frozenset(
+    {
+        *(aten.div.Tensor_mode, aten.div.Scalar_mode, aten.floor_divide.default, aten.floor_divide.Scalar),
+        *(aten.remainder.Scalar, aten.remainder.Tensor, aten.fmod.Scalar, aten.fmod.Tensor),
+        *(aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default),
+    }
+)
+_BOOLEAN_OPERATORS = frozenset({aten.add.Tensor, aten.add.Scalar, aten.mul.Tensor, aten.mul.Scalar})
+
+
+def convert_scalar_arguments(graph: Graph) -> None:
+    """Convert the numbers that operators are called with, in place."""
+    for node in list(graph.nodes):
+        if node.op != "call_function" or not node.args or not isinstance(node.args[0], Node):
+            continue
+        value = node.args[0].meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            continue
+        if node.target in _COMPARISONS:
+            _convert(node, value, value.dtype.is_floating_point or _is_integer(value.dtype))
+            _promote(graph, node)
+        elif node.target in _INTEGER_OPERATORS:
+            _convert(node, value, _is_integer(value.dtype))
+        elif node.target in _BOOLEAN_OPERATORS and value.dtype is torch.bool and isinstance(node.args[1], bool):
+            # torch-mlir adds them modulo 2, but not tensors of them.
+            with graph.inserting_before(node):
+                full = call_with_meta(graph, aten.full.default, ([], node.args[1]), node, dtype=torch.bool)
+            node.args = (node.args[0], full, *node.args[2:])
+            node.target = getattr(node.target.overloadpacket, "Tensor")  # noqa: B009  # mypy knows no such attribute
+
+
+def _is_integer(dtype: torch.dtype) -> bool:
+    return not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
+
+
+def _convert(node: Node, value: torch.Tensor, applies: bool) -> None:
+    if applies:
+        node.args = (node.args[0], *(_converted(argument, value) for argument in node.args[1:]))
+        node.kwargs = {name: _converted(argument, value) for name, argument in node.kwargs.items()}
+
+
+def _promote(graph: Graph, node: Node) -> None:
+    """Cast what is compared to the common dtype; torch-mlir compares integers and floating-point numbers in float64."""
+    left, right = node.args
+    values: list[Any] = [operand.meta["val"] if isinstance(operand, Node) else operand for operand in (left, right)]
+    dtype = torch.result_type(*values)
+    if not dtype.is_floating_point:
+        return
+    with graph.inserting_before(node):
+        for position, (operand, value) in enumerate(zip((left, right), values, strict=True)):
+            if isinstance(value, torch.Tensor) and not value.dtype.is_floating_point:
+                cast = torch.ops.prims.convert_element_type.default
+                node.update_arg(position, call_with_meta(graph, cast, (operand, dtype), node))
+
+
+def _converted(argument: Any, value: torch.Tensor) -> Any:
+    if not isinstance(argument, (bool, int, float)):
+        return argument
+    dtype = torch.result_type(value, argument)
+    if dtype is value.dtype or dtype.is_floating_point:
+        with unset_fake_temporarily():
+            exact = torch.float64 if isinstance(argument, float) else torch.int64
+            return torch.tensor(argument, dtype=exact).to(dtype).item()
+    return argument
