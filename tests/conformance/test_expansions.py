@@ -306,3 +306,17 @@ def test_masked_scatter():
 def test_distances_of_pairs(p):
     x = torch.randn(5, 3)
     assert_same(compiled(lambda x: F.pdist(x, p))(x), F.pdist(x, p))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int32, torch.int64, torch.float32], ids=str)
+def test_integers_too(dtype):
+    x = torch.randint(0, 9, (4, 5, 6)).to(dtype)
+
+    def program(x):
+        return (
+            *(x.argmax(), x.argmin(1), x.argmax(-1, keepdim=True), x.max(1), x.min(-1)),
+            torch.addbmm(x[0, :, :5], x, x.transpose(1, 2), beta=2, alpha=3),
+            torch.addmv(x[0, :, 0], x[0], x[0, 0], beta=0.6, alpha=2.3),
+        )
+
+    assert_same(compiled(program)(x), program(x))

@@ -6,12 +6,18 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch.fx import Node
 
-from turbine_lite.graph.expansions.expansion import Expansion, always, has_no_dimension, is_never_empty, reads_float
+from turbine_lite.graph.expansions.expansion import Expansion, always, has_no_dimension, is_never_empty, tensor_argument
 
 __all__ = ["EXPANSIONS"]
 
 aten = torch.ops.aten
+
+
+def _reads_numbers(node: Node) -> bool:
+    """Whether the first tensor is of numbers, not of booleans."""
+    return tensor_argument(node).dtype is not torch.bool
 
 
 def _index_of_extreme(plain: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -23,6 +29,8 @@ def _index_of_extreme(plain: Callable[..., Tensor]) -> Callable[..., Tensor]:
         if dim is None:
             result = index_of(x.reshape(-1), 0)
             return result.reshape([1] * x.dim()) if keepdim else result
+        if not x.dtype.is_floating_point:
+            return plain(x, dim, keepdim)
         is_nan = x.isnan()
         first_nan = is_nan.to(torch.int32).argmax(dim, keepdim)
         return torch.where(is_nan.any(dim, keepdim), first_nan, plain(x, dim, keepdim))
@@ -82,21 +90,32 @@ def _dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
 
 
 def _addmv(bias: Tensor, matrix: Tensor, vector: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
-    product = matrix.mv(vector) if alpha == 1 else matrix.mv(vector) * alpha
+    return _plus(bias, matrix.mv(vector), beta, alpha)
+
+
+def _addbmm(bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    return _plus(bias, left.bmm(right).sum(0).to(bias.dtype), beta, alpha)
+
+
+def _plus(bias: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    if not bias.dtype.is_floating_point:  # eager rounds the factors towards zero then
+        beta, alpha = int(beta), int(alpha)
+    product = product if alpha == 1 else product * alpha
     if beta == 0:  # then bias is not read: it may be NaN
         return product
     return product + (bias if beta == 1 else bias * beta)
 
 
 EXPANSIONS = {
-    aten.argmax.default: Expansion(_argmax, reads_float),
-    aten.argmin.default: Expansion(_argmin, reads_float),
-    aten.max.dim: Expansion(_value_and_index(_argmax), reads_float),
-    aten.min.dim: Expansion(_value_and_index(_argmin), reads_float),
+    aten.argmax.default: Expansion(_argmax, _reads_numbers),
+    aten.argmin.default: Expansion(_argmin, _reads_numbers),
+    aten.max.dim: Expansion(_value_and_index(_argmax), _reads_numbers),
+    aten.min.dim: Expansion(_value_and_index(_argmin), _reads_numbers),
     aten.all.dims: Expansion(_over_dims(torch.all), lambda node: not has_no_dimension(node)),
     aten.any.dims: Expansion(_over_dims(torch.any), lambda node: not has_no_dimension(node)),
     aten._cdist_forward.default: Expansion(_cdist, is_never_empty),
     aten._pdist_forward.default: Expansion(_pdist, is_never_empty),
     aten.dist.default: Expansion(_dist, is_never_empty),
     aten.addmv.default: Expansion(_addmv, always),
+    aten.addbmm.default: Expansion(_addbmm, always),
 }
