@@ -219,8 +219,11 @@ def same(got: Any, want: Any, exact: Callable[[], Any]) -> None:
 def _is_as_accurate(got: torch.Tensor, want: torch.Tensor, exact: torch.Tensor) -> bool:
     ours, eagers = ((t.detach().double() - exact.detach()).abs() for t in (got, want))
     is_number = ours.isfinite() & eagers.isfinite()
-    same_elsewhere = torch.equal(got[~is_number].nan_to_num(), want[~is_number].nan_to_num())
-    return same_elsewhere and bool((ours[is_number] <= 4 * eagers[is_number].max()).all())
+    # Half precision may overflow in the middle of what we compute in float32.
+    is_better = ours <= _TOLERANCE[got.dtype][0] * exact.detach().abs()
+    same_elsewhere = torch.equal(got[~is_number & ~is_better].nan_to_num(), want[~is_number & ~is_better].nan_to_num())
+    largest = eagers[is_number].max() if is_number.any() else 0.0
+    return same_elsewhere and bool((ours[is_number] <= 4 * largest).all())
 
 
 def clone(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.helpers import assert_same
+from tests.helpers import assert_same, compiled
 
 NAN, INF = float("nan"), float("inf")
 SPECIAL = torch.tensor([1.0, NAN, 3.0, -1.0, INF, -INF, 0.0, -0.0])
@@ -99,3 +99,16 @@ def test_integers_wrap_around(dtype):
 def test_negative_indices_are_wrapped():
     x, index = torch.arange(12.0).view(4, 3), torch.tensor([-1, 0, -4])
     check(lambda x, i: (x[i], x[:, i % 3], x.index_put((i,), torch.ones(3, 3)), x[i, -1]), x, index)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_norms_of_half_precision_do_not_overflow(dtype):
+    x = (torch.randn(4, 50) * 300).to(dtype)
+
+    def program(x):
+        return (
+            *(x.norm(), x.norm(2, 1), torch.linalg.vector_norm(x, 3, (0, 1)), torch.dist(x, x.flip(0))),
+            *(torch.nn.functional.normalize(x, dim=1), torch.cosine_similarity(x, x.flip(0)), x.std(1)),
+        )
+
+    assert_same(compiled(program)(x), program(x), rtol=2e-2, atol=2e-3)

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import Node
 
-from turbine_lite.graph.expansions.expansion import Expansion, always, has_no_dimension, is_never_empty, tensor_argument
+from turbine_lite.graph.expansions.expansion import (
+    NARROW,
+    Expansion,
+    always,
+    has_no_dimension,
+    is_never_empty,
+    tensor_argument,
+)
 
 __all__ = ["EXPANSIONS"]
 
@@ -85,8 +93,20 @@ def _pdist(x: Tensor, p: float = 2) -> Tensor:
 
 
 def _dist(a: Tensor, b: Tensor, p: float = 2) -> Tensor:
-    difference = a - b
-    return _distance(difference.reshape(-1), p, 0)
+    difference = (a - b).reshape(-1)
+    if difference.dtype in NARROW:
+        return _distance(difference.to(torch.float32), p, 0).to(difference.dtype)
+    return _distance(difference, p, 0)
+
+
+def _vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    # The squares of numbers in half precision are soon too large for it.
+    norm: Tensor = torch.linalg.vector_norm(x.to(torch.float32), ord, dim, keepdim)
+    return norm.to(x.dtype)
+
+
+def _is_half_norm(node: Node) -> bool:
+    return tensor_argument(node).dtype in NARROW and node.meta["val"].dtype in NARROW
 
 
 def _addmv(bias: Tensor, matrix: Tensor, vector: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
@@ -116,6 +136,7 @@ EXPANSIONS = {
     aten._cdist_forward.default: Expansion(_cdist, is_never_empty),
     aten._pdist_forward.default: Expansion(_pdist, is_never_empty),
     aten.dist.default: Expansion(_dist, is_never_empty),
+    aten.linalg_vector_norm.default: Expansion(_vector_norm, _is_half_norm),
     aten.addmv.default: Expansion(_addmv, always),
     aten.addbmm.default: Expansion(_addbmm, always),
 }
