@@ -317,6 +317,7 @@ def test_integers_too(dtype):
             *(x.argmax(), x.argmin(1), x.argmax(-1, keepdim=True), x.max(1), x.min(-1)),
             torch.addbmm(x[0, :, :5], x, x.transpose(1, 2), beta=2, alpha=3),
             torch.addmv(x[0, :, 0], x[0], x[0, 0], beta=0.6, alpha=2.3),
+            *(torch.fmod(x, 4), torch.fmod(x - 5, -3), x.half(), x.bfloat16()),
         )
 
     assert_same(compiled(program)(x), program(x))

@@ -72,3 +72,18 @@ def test_booleans_and_numbers():
         return x + True, x + False, True + x, x * True, x + 1, x & True, x == True, x < 2  # noqa: E712
 
     assert_same(compiled(program)(x), program(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32], ids=str)
+def test_a_tensor_without_dimensions_takes_the_dtype_of_the_other(dtype):
+    x = torch.tensor(INTEGERS).to(dtype)
+
+    def program(x, number):
+        return (
+            *(torch.maximum(x, number), torch.minimum(number, x), x < number, number == x),
+            *(x // number, x % number, torch.fmod(x, number), torch.div(x, number, rounding_mode="trunc")),
+        )
+
+    for value in (-1, 300, 2**33 + 5):
+        number = torch.tensor(value)
+        assert_same(compiled(program)(x, number), program(x, number))

@@ -25,9 +25,14 @@ _COMPARISONS = frozenset(
 # For integers alone: of floating-point numbers, those in half precision are computed with wider scalars.
 _INTEGER_OPERATORS = frozenset(
     {
-        *(aten.div.Tensor_mode, aten.div.Scalar_mode, aten.floor_divide.default, aten.floor_divide.Scalar),
-        *(aten.remainder.Scalar, aten.remainder.Tensor, aten.fmod.Scalar, aten.fmod.Tensor),
+        *(aten.div.Scalar_mode, aten.floor_divide.Scalar, aten.remainder.Scalar, aten.fmod.Scalar),
         *(aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default),
+    }
+)
+_OF_TWO_INTEGERS = frozenset(
+    {
+        *(aten.maximum.default, aten.minimum.default, aten.div.Tensor_mode, aten.floor_divide.default),
+        *(aten.remainder.Tensor, aten.fmod.Tensor),
     }
 )
 _BOOLEAN_OPERATORS = frozenset({aten.add.Tensor, aten.add.Scalar, aten.mul.Tensor, aten.mul.Scalar})
@@ -43,6 +48,9 @@ def convert_scalar_arguments(graph: Graph) -> None:
             continue
         if node.target in _COMPARISONS:
             _convert(node, value, value.dtype.is_floating_point or _is_integer(value.dtype))
+            _promote(graph, node)
+        elif node.target in _OF_TWO_INTEGERS and _is_integer(node.meta["val"].dtype):
+            _convert(node, value, _is_integer(value.dtype))
             _promote(graph, node)
         elif node.target in _INTEGER_OPERATORS:
             _convert(node, value, _is_integer(value.dtype))
@@ -65,17 +73,19 @@ def _convert(node: Node, value: torch.Tensor, applies: bool) -> None:
 
 
 def _promote(graph: Graph, node: Node) -> None:
-    """Cast what is compared to the common dtype; torch-mlir compares integers and floating-point numbers in float64."""
-    left, right = node.args
-    values: list[Any] = [operand.meta["val"] if isinstance(operand, Node) else operand for operand in (left, right)]
+    """Cast two operands to their common dtype.
+
+    torch-mlir compares integers with floating-point numbers in float64, and takes a tensor without dimensions, whose
+    dtype does not count, for as wide as it is.
+    """
+    values: list[Any] = [operand.meta["val"] if isinstance(operand, Node) else operand for operand in node.args[:2]]
     dtype = torch.result_type(*values)
-    if not dtype.is_floating_point:
-        return
     with graph.inserting_before(node):
-        for position, (operand, value) in enumerate(zip((left, right), values, strict=True)):
-            if isinstance(value, torch.Tensor) and not value.dtype.is_floating_point:
+        for position, value in enumerate(values):
+            is_number = isinstance(value, torch.Tensor) and not value.dtype.is_floating_point
+            if is_number and value.dtype is not dtype and not dtype.is_complex:
                 cast = torch.ops.prims.convert_element_type.default
-                node.update_arg(position, call_with_meta(graph, cast, (operand, dtype), node))
+                node.update_arg(position, call_with_meta(graph, cast, (node.args[position], dtype), node))
 
 
 def _converted(argument: Any, value: torch.Tensor) -> Any:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from turbine_lite.graph.expansions.expansion import Expansion, always, reads_float
+from turbine_lite.graph.expansions.expansion import NARROW, Expansion, always, reads_float, tensor_argument
 
 __all__ = ["EXPANSIONS"]
 
@@ -58,7 +58,29 @@ def _shift_right(x: Tensor, count: Tensor) -> Tensor:
     return torch.bitwise_right_shift(x, torch.where(in_range, count, most))
 
 
+def _keeps_integers(node: Node) -> bool:
+    return not reads_float(node) and not node.meta["val"].is_floating_point()
+
+
+def _to_half(x: Tensor, dtype: torch.dtype) -> Tensor:
+    # As eager does; the compiler's linker lacks the conversion itself.
+    return x.to(torch.float32).to(dtype)
+
+
+def _is_integer_to_half(node: Node) -> bool:
+    source = tensor_argument(node).dtype
+    is_integer = not (source.is_floating_point or source.is_complex or source is torch.bool)
+    return is_integer and node.meta["val"].dtype in NARROW
+
+
+def _remainder_of_trunc(x: Tensor, divisor: Any) -> Tensor:
+    remainder: Tensor = x - torch.div(x, divisor, rounding_mode="trunc") * divisor
+    return remainder
+
+
 EXPANSIONS = {
+    torch.ops.prims.convert_element_type.default: Expansion(_to_half, _is_integer_to_half),
+    aten.fmod.Scalar: Expansion(_remainder_of_trunc, _keeps_integers),
     aten.bitwise_or.Scalar: Expansion(_with_tensor(aten.bitwise_or.Tensor), always),
     aten.bitwise_xor.Scalar: Expansion(_with_tensor(aten.bitwise_xor.Tensor), always),
     aten.bitwise_left_shift.Tensor_Scalar: Expansion(_with_tensor(_shift_left), always),
