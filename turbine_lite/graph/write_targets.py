@@ -4,9 +4,8 @@ IREE writes into the memory of the tensor itself where it can, and overlooks thr
 
 - What is written may be computed from that very tensor. The kernel's result is put where it is to be written (the pass
   is ``iree-stream-emplace-allocations``), so ``x[1:] = x[1:] - x[:-1]`` reads what it has written already.
-- Equal fills of dynamic size are merged: two scatters into "different" zeros then write into the same memory, and
-  each result holds the sum of both.
-
+- Equal fills are merged, of dynamic size always: two scatters into "different" zeros then write into the same memory,
+  and each result holds the sum of both.
 - Concatenations are writes into memory that is not initialised. Two of equal shape that begin with the same tensor have
   their first write in common, and then share all of the memory: ``cat([z, a])`` and ``cat([z, b])`` are equal.
 
