@@ -19,7 +19,7 @@ from turbine_lite.graph.support import op_name, tensors_of
 from turbine_lite.mlir.importer import import_region
 from turbine_lite.options import Options
 
-__all__ = ["Blame", "CallKey", "call_key"]
+__all__ = ["Blame", "call_key"]
 
 log = logging.getLogger(__name__)
 

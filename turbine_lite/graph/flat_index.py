@@ -1,6 +1,7 @@
 """Indexing by several tensors of one dynamic shape: torch-mlir does not see that the shapes are equal.
 
-``x[i, j]`` becomes ``x.flatten(0, 1)[i * x.shape[1] + j]``. By then the indices have been checked one by one.
+``x[i, j]`` becomes ``x.flatten(0, 1)[i * x.shape[1] + j]``. By then the indices have been checked, and negative ones
+made positive, one by one (``graph/bounds.py``).
 """
 
 from __future__ import annotations
@@ -40,7 +41,6 @@ def flatten_index(graph: Graph, node: Node) -> None:
         size = source.meta["val"].shape[dim]
         size = size if isinstance(size, int) else call(aten.sym_size.int, source, dim)
         index = indices[dim]
-        wrapped = call(aten.where.self, call(aten.lt.Scalar, index, 0), call(aten.add.Tensor, index, size), index)
-        flat = wrapped if flat is None else call(aten.add.Tensor, call(aten.mul.Tensor, flat, size), wrapped)
+        flat = index if flat is None else call(aten.add.Tensor, call(aten.mul.Tensor, flat, size), index)
     merged = call(aten.flatten.using_ints, source, first, dims[-1])
     node.args = (merged, [*[None] * first, flat])

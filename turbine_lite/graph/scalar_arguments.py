@@ -13,11 +13,11 @@ from torch.fx import Graph, Node
 
 from turbine_lite.graph.insertion import call_with_meta
 
-__all__ = ["convert_scalar_arguments"]
+__all__ = ["COMPARISONS", "convert_scalar_arguments"]
 
 aten = torch.ops.aten
 
-_COMPARISONS = frozenset(
+COMPARISONS = frozenset(
     getattr(getattr(aten, name), overload)
     for name in ("eq", "ne", "lt", "le", "gt", "ge")
     for overload in ("Scalar", "Tensor")
@@ -35,7 +35,11 @@ _OF_TWO_INTEGERS = frozenset(
         *(aten.remainder.Tensor, aten.fmod.Tensor),
     }
 )
-_BOOLEAN_OPERATORS = frozenset({aten.add.Tensor, aten.add.Scalar, aten.mul.Tensor, aten.mul.Scalar})
+# The overloads for two tensors: torch-mlir adds booleans and numbers modulo 2, but not tensors of them.
+_BOOLEAN_OPERATORS = {
+    **dict.fromkeys((aten.add.Tensor, aten.add.Scalar), aten.add.Tensor),
+    **dict.fromkeys((aten.mul.Tensor, aten.mul.Scalar), aten.mul.Tensor),
+}
 
 
 def convert_scalar_arguments(graph: Graph) -> None:
@@ -46,30 +50,25 @@ def convert_scalar_arguments(graph: Graph) -> None:
         value = node.args[0].meta.get("val")
         if not isinstance(value, torch.Tensor):
             continue
-        if node.target in _COMPARISONS:
-            _convert(node, value, value.dtype.is_floating_point or _is_integer(value.dtype))
+        if node.target in COMPARISONS or (node.target in _OF_TWO_INTEGERS and _is_integer(node.meta["val"].dtype)):
+            _convert(node, value)
             _promote(graph, node)
-        elif node.target in _OF_TWO_INTEGERS and _is_integer(node.meta["val"].dtype):
-            _convert(node, value, _is_integer(value.dtype))
-            _promote(graph, node)
-        elif node.target in _INTEGER_OPERATORS:
-            _convert(node, value, _is_integer(value.dtype))
+        elif node.target in _INTEGER_OPERATORS and _is_integer(value.dtype):
+            _convert(node, value)
         elif node.target in _BOOLEAN_OPERATORS and value.dtype is torch.bool and isinstance(node.args[1], bool):
-            # torch-mlir adds them modulo 2, but not tensors of them.
             with graph.inserting_before(node):
                 full = call_with_meta(graph, aten.full.default, ([], node.args[1]), node, dtype=torch.bool)
             node.args = (node.args[0], full, *node.args[2:])
-            node.target = getattr(node.target.overloadpacket, "Tensor")  # noqa: B009  # mypy knows no such attribute
+            node.target = _BOOLEAN_OPERATORS[node.target]
 
 
 def _is_integer(dtype: torch.dtype) -> bool:
     return not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
 
 
-def _convert(node: Node, value: torch.Tensor, applies: bool) -> None:
-    if applies:
-        node.args = (node.args[0], *(_converted(argument, value) for argument in node.args[1:]))
-        node.kwargs = {name: _converted(argument, value) for name, argument in node.kwargs.items()}
+def _convert(node: Node, value: torch.Tensor) -> None:
+    node.args = (node.args[0], *(_converted(argument, value) for argument in node.args[1:]))
+    node.kwargs = {name: _converted(argument, value) for name, argument in node.kwargs.items()}
 
 
 def _promote(graph: Graph, node: Node) -> None:

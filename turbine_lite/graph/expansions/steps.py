@@ -14,16 +14,12 @@ from torch import Tensor
 from torch.fx import Node
 
 from turbine_lite.graph.expansions.expansion import NARROW, Expansion, reads_float, tensor_argument
+from turbine_lite.graph.scalar_arguments import COMPARISONS
 
 __all__ = ["EXPANSIONS"]
 
 aten = torch.ops.aten
 
-_COMPARISONS = tuple(
-    getattr(getattr(aten, name), overload)
-    for name in ("eq", "ne", "lt", "le", "gt", "ge")
-    for overload in ("Scalar", "Tensor")
-)
 _OTHERS = (
     *(aten.floor.default, aten.ceil.default, aten.trunc.default, aten.round.default),
     *(aten.argmax.default, aten.argmin.default),
@@ -69,5 +65,5 @@ def _is_cast_to_integer(node: Node) -> bool:
 
 EXPANSIONS = {
     torch.ops.prims.convert_element_type.default: Expansion(_to_integer, _is_cast_to_integer),
-    **{op: Expansion(_of_rounded(op), _reads_computed_half) for op in (*_COMPARISONS, *_OTHERS)},
+    **{op: Expansion(_of_rounded(op), _reads_computed_half) for op in (*COMPARISONS, *_OTHERS)},
 }
