@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import nn
 
 from tests.helpers import NATIVE, assert_same
 
@@ -17,6 +19,13 @@ PROGRAMS = {
     "rows": lambda x, i, j: x[torch.arange(i.shape[0]), j],
     "of indices": lambda x, i, j: i[j],
     "put": lambda x, i, j: x.index_put((i, j), torch.ones(()), accumulate=True),
+    "put, matrix": lambda x, i, j: x.index_put((i[None] + 0 * j[:, None],), torch.ones(()), accumulate=True),
+    "put, rows": lambda x, i, j: x.index_put((i[:, None],), j[:, None, None, None].float(), accumulate=True),
+    "put, apart": lambda x, i, j: torch.ops.aten.index_put(x, (i, None, j), torch.ones(()), accumulate=True),
+    "put, apart, last": lambda x, i, j: torch.ops.aten.index_put(x, (None, i, j), torch.ones(()), accumulate=True),
+    "lookup of a slice, repeated": lambda x, i, j: F.embedding(
+        i[None, : j.shape[0]].expand(x.shape[0], j.shape[0]).abs(), x[0]
+    ),
 }
 
 
@@ -34,6 +43,34 @@ def test_dynamic_index(name, all_dynamic):
         if name == "rows" and len(i) > len(x):
             continue
         assert_same(call(x, *indices), program(x, *indices))
+
+
+class Lookups(nn.Module):
+    """A row of positions and rows of numbers, as in BERT."""
+
+    def __init__(self):
+        super().__init__()
+        self.numbers = nn.Embedding(31, 8, padding_idx=0)
+        self.positions = nn.Embedding(16, 8)
+        self.norm = nn.LayerNorm(8)
+        self.register_buffer("row", torch.arange(16)[None])
+
+    def forward(self, x):
+        return self.norm(self.numbers(x) + self.positions(self.row[:, : x.shape[1]]))
+
+
+def test_gradients_of_two_lookups():
+    torch.manual_seed(0)
+    module = Lookups()
+    call = torch.compile(module, backend="turbine_lite_cpu", dynamic=True, options=NATIVE)
+    for shape in ((2, 7), (3, 5)):
+        x = torch.randint(31, shape)
+        grads = []
+        for function in (call, module):
+            module.zero_grad()
+            function(x).sin().sum().backward()
+            grads.append([parameter.grad.clone() for parameter in module.parameters()])
+        assert_same(*grads)
 
 
 @pytest.mark.parametrize("bad", [3, -4])

@@ -7,6 +7,7 @@ runs the region in eager, which raises what eager raises.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -132,11 +133,13 @@ class _Checks:
         positive = index
         if negative:
             positive = call(aten.where.self, call(aten.lt.Scalar, index, 0), call(aten.add.Scalar, index, size), index)
-        outside = call(aten.logical_or.default, call(aten.lt.Scalar, positive, 0), call(aten.ge.Scalar, positive, size))
+        last = size - 1 if isinstance(size, int) else call(operator.sub, size, 1)
+        forced = call(aten.clamp.default, positive, 0, last)
         if counted:
-            ones = call(torch.ops.prims.convert_element_type.default, outside, torch.int64)
-            self.counts.append(call(aten.sum.default, ones))
-        return call(aten.masked_fill.Scalar, positive, outside, 0)
+            # 1 where the two differ, in integers: IREE keeps a mask of dynamic size on the stack, where it has no room.
+            change = call(aten.clamp.default, call(aten.sub.Tensor, positive, forced), -1, 1)
+            self.counts.append(call(aten.sum.default, call(aten.mul.Tensor, change, change)))
+        return forced
 
 
 def _behind_placeholders(graph: Graph) -> Node:

@@ -12,7 +12,7 @@ import torch
 from torch.fx import Graph, Node
 
 from turbine_lite.graph import numerics
-from turbine_lite.graph.flat_index import flatten_index
+from turbine_lite.graph.flat_index import flatten_index, flatten_index_put
 from turbine_lite.graph.index_operators import ALONG_DIMENSION
 from turbine_lite.graph.insertion import call_with_meta
 from turbine_lite.graph.reshapes import flatten_before_view
@@ -67,13 +67,19 @@ def _unsafe_index(graph: Graph, node: Node) -> None:
     flatten_index(graph, node)
 
 
+def _unsafe_index_put(graph: Graph, node: Node) -> None:
+    node.target = aten.index_put.default
+    flatten_index_put(graph, node)
+
+
 _REWRITES = {
     **dict.fromkeys((aten.view.default, aten._unsafe_view.default, aten.reshape.default), flatten_before_view),
     **dict.fromkeys(ALONG_DIMENSION, _count_from_first),
     aten.true_divide.Tensor: _as(aten.div.Tensor),
     aten.index.Tensor: flatten_index,
     aten._unsafe_index.Tensor: _unsafe_index,
-    aten._unsafe_index_put.default: _as(aten.index_put.default),
+    aten.index_put.default: flatten_index_put,
+    aten._unsafe_index_put.default: _unsafe_index_put,
     **numerics.REWRITES,
     aten.squeeze.dims: _squeeze_dims,
 }

@@ -103,3 +103,11 @@ def empty_index(x, i):
 @program(FAMILY, inputs=lambda: (normal(4, 5), torch.tensor([3, 0, -1, 3]), torch.tensor([1, 1, 0, 1])), grad=True)
 def grad_of_index(x, i, j):
     return x[i] * 2, x[i, j].exp(), x[:, j]
+
+
+@program(FAMILY, inputs=lambda: (normal(4, 5, 6), torch.tensor([3, 0, -1]), torch.tensor([1, 1, 0]), normal(3, 5)))
+def assignment_by_index_apart(x, i, j, values):
+    y = x.clone()
+    y[i, :, j] = values
+    x[i, :, j] += 1.0
+    return x * 1.0, y
