@@ -64,15 +64,24 @@ def _is_constant(node: Node, values: dict[Node, torch.Tensor]) -> bool:
         and isinstance(result, torch.Tensor)
         and is_static(result.shape)
         and math.prod(result.shape) <= _MOST_ELEMENTS
-        and (node.target in _LIKE or all(source in values for source in node.all_input_nodes))
+        and (_fill(node) is not None or all(source in values for source in node.all_input_nodes))
     )
+
+
+def _fill(node: Node) -> Any:
+    """The number that a call makes all elements of, whatever its arguments hold; None if that is no constant."""
+    if node.target not in _LIKE:
+        return None
+    known: Any = _LIKE[node.target]
+    fill = node.args[1] if known is None else known
+    return None if isinstance(fill, Node) else fill
 
 
 def _evaluate(node: Node, values: dict[Node, torch.Tensor]) -> torch.Tensor:
     assert callable(node.target)
-    if node.target in _LIKE:
+    fill = _fill(node)
+    if fill is not None:
         result = node.meta["val"]
-        fill: Any = node.args[1] if _LIKE[node.target] is None else _LIKE[node.target]
         return torch.full(tuple(result.shape), fill, dtype=result.dtype)
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), values.__getitem__)
     value: torch.Tensor = node.target(*args, **kwargs)

@@ -72,6 +72,11 @@ def _unsafe_index_put(graph: Graph, node: Node) -> None:
     flatten_index_put(graph, node)
 
 
+def _full(graph: Graph, node: Node) -> None:
+    full = call_with_meta(graph, aten.full.default, ([], node.args[0]), node, dtype=node.meta["val"].dtype)
+    node.replace_all_uses_with(full)
+
+
 _REWRITES = {
     **dict.fromkeys((aten.view.default, aten._unsafe_view.default, aten.reshape.default), flatten_before_view),
     **dict.fromkeys(ALONG_DIMENSION, _count_from_first),
@@ -80,6 +85,7 @@ _REWRITES = {
     aten._unsafe_index.Tensor: _unsafe_index,
     aten.index_put.default: flatten_index_put,
     aten._unsafe_index_put.default: _unsafe_index_put,
+    torch.ops.prims.scalar_tensor.default: _full,
     **numerics.REWRITES,
     aten.squeeze.dims: _squeeze_dims,
 }

@@ -1,6 +1,7 @@
 """Numbers among the arguments of operators, and what is compared, as eager converts them: to the dtype computed in.
 
 ``x == 0.1`` asks in float32, or bfloat16, whether elements are what 0.1 is there; ``x < 300`` for bytes is ``x < 44``.
+Dynamic sizes where torch-mlir wants a tensor, or our rewrites tell numbers from tensors, become tensors.
 """
 
 from __future__ import annotations
@@ -40,11 +41,21 @@ _BOOLEAN_OPERATORS = {
     **dict.fromkeys((aten.add.Tensor, aten.add.Scalar), aten.add.Tensor),
     **dict.fromkeys((aten.mul.Tensor, aten.mul.Scalar), aten.mul.Tensor),
 }
+# The overload for two tensors, where a number that is only known in a call will not do.
+_OF_TENSORS = {
+    aten.div.Scalar_mode: aten.div.Tensor_mode,
+    aten.floor_divide.Scalar: aten.floor_divide.default,
+    aten.remainder.Scalar: aten.remainder.Tensor,
+    aten.fmod.Scalar: aten.fmod.Tensor,
+}
+# Any number of a type: dtypes follow from the type alone.
+_OF_TYPE = {torch.SymInt: 1, torch.SymFloat: 1.0, torch.SymBool: True}
 
 
 def convert_scalar_arguments(graph: Graph) -> None:
     """Convert the numbers that operators are called with, in place."""
     for node in list(graph.nodes):
+        _make_tensors(graph, node)
         if node.op != "call_function" or not node.args or not isinstance(node.args[0], Node):
             continue
         value = node.args[0].meta.get("val")
@@ -60,6 +71,23 @@ def convert_scalar_arguments(graph: Graph) -> None:
                 full = call_with_meta(graph, aten.full.default, ([], node.args[1]), node, dtype=torch.bool)
             node.args = (node.args[0], full, *node.args[2:])
             node.target = _BOOLEAN_OPERATORS[node.target]
+
+
+def _make_tensors(graph: Graph, node: Node) -> None:
+    """Make tensors of the numbers among the operands that are computed from dynamic sizes."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return
+    target = _OF_TENSORS.get(node.target, node.target)
+    operands = [argument for argument in node.args if isinstance(argument, Node)]
+    tensors = [operand.meta["val"] for operand in operands if isinstance(operand.meta["val"], torch.Tensor)]
+    for position, (argument, declared) in enumerate(zip(node.args, target._schema.arguments, strict=False)):
+        number = _OF_TYPE.get(type(argument.meta["val"])) if isinstance(argument, Node) else None
+        if number is None or not isinstance(declared.type, torch.TensorType) or not tensors:
+            continue
+        dtype = torch.result_type(tensors[0], number)
+        with graph.inserting_before(node):
+            node.update_arg(position, call_with_meta(graph, aten.full.default, ([], argument), node, dtype=dtype))
+        node.target = target
 
 
 def _is_integer(dtype: torch.dtype) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -146,9 +148,15 @@ def _fmod(x: Tensor, divisor: Tensor | float) -> Tensor:
     return _copysign(torch.remainder(x.abs(), size), x)
 
 
-def _remainder_of_scalar(x: float, divisor: Tensor) -> Tensor:
-    dtype = torch.result_type(x, divisor)
-    return torch.remainder(torch.full_like(divisor, x, dtype=dtype), divisor.to(dtype))
+def _of_scalar(operator: Any) -> Callable[[float, Tensor], Tensor]:
+    """``operator`` of a number and a tensor, by two tensors."""
+
+    def apply(x: float, other: Tensor) -> Tensor:
+        dtype = torch.result_type(x, other)
+        result: Tensor = operator(torch.full_like(other, x, dtype=dtype), other.to(dtype))
+        return result
+
+    return apply
 
 
 @in_float32
@@ -198,7 +206,9 @@ EXPANSIONS = {
     aten.frexp.Tensor: Expansion(_frexp, lambda node: tensor_argument(node).dtype in (torch.float32, *NARROW)),
     aten.fmod.Tensor: Expansion(_fmod, lambda node: node.meta["val"].is_floating_point()),
     aten.fmod.Scalar: Expansion(_fmod, lambda node: node.meta["val"].is_floating_point()),
-    aten.remainder.Scalar_Tensor: Expansion(_remainder_of_scalar, always),
+    aten.remainder.Scalar_Tensor: Expansion(_of_scalar(torch.remainder), always),
+    aten.bitwise_left_shift.Scalar_Tensor: Expansion(_of_scalar(torch.bitwise_left_shift), always),
+    aten.bitwise_right_shift.Scalar_Tensor: Expansion(_of_scalar(torch.bitwise_right_shift), always),
     **{
         op: Expansion(_floor_divide, _rounds_down_floats)
         for op in (aten.div.Tensor_mode, aten.div.Scalar_mode, aten.floor_divide.default, aten.floor_divide.Scalar)
