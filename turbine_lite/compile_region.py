@@ -12,8 +12,9 @@ from turbine_lite.compiler.driver import Compiled, compile_to_vmfb
 from turbine_lite.compiler.flags import Traits, flag_sets
 from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.errors import CompilationError
-from turbine_lite.graph.bounds import check_indices
+from turbine_lite.graph.bounds import check_arguments
 from turbine_lite.graph.constants import fold_constants
+from turbine_lite.graph.divisors import guard_divisors
 from turbine_lite.graph.expand import expand_operators
 from turbine_lite.graph.insertion import copy_graph_module
 from turbine_lite.graph.narrow_integers import widen_narrow_integers
@@ -67,11 +68,12 @@ def prepare(region: GraphModule) -> Prepared:
     convert_scalar_arguments(gm.graph)
     expand_operators(gm.graph)
     keep_targets_apart(gm.graph)
-    if check_indices(gm, fold_constants(gm)):
+    if check_arguments(gm, fold_constants(gm)):
         signature = signature.with_count()
     gather_strided_reads(gm.graph)
     widen_narrow_integers(gm)
     rewrite_for_iree(gm.graph)
+    guard_divisors(gm.graph)
     keep_f64 = any(tensor.dtype is torch.float64 for node in gm.graph.nodes for tensor in tensors_of(node))
     if not keep_f64:
         round_float_scalars(gm.graph)

@@ -33,7 +33,7 @@ def write_reproducer(culprit: Culprit, options: Options, dump: Dump, headline: s
     path = dump.path / "reproduce.py"
     try:
         tensors = copy_arguments(culprit.inputs), copy_arguments(culprit.expected)
-        if executable.signature.counts_bad_indices:
+        if executable.signature.counts_errors:
             tensors[1].append(torch.tensor(0))
         torch.save(tensors, dump.path / "tensors.pt")
     except (OSError, RuntimeError) as error:  # torch.save reports a full disk as a RuntimeError

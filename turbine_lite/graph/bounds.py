@@ -2,7 +2,7 @@
 
 Every index that is not known to be in range is forced into it, so that no program leaves its memory, and the number of
 indices for which that made a difference becomes a last, hidden result. Where it is not 0 the caller of the program
-runs the region in eager, which raises what eager raises.
+runs the region in eager, which raises what eager raises. The integers divided by that are zero are counted with them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Graph, GraphModule, Node
 
 from turbine_lite.errors import CompilationError
+from turbine_lite.graph.divisors import count_zero_divisors, is_integer_division
 from turbine_lite.graph.index_operators import ALONG_DIMENSION
 from turbine_lite.graph.insertion import call_with_meta
 from turbine_lite.graph.support import reason_for
 
-__all__ = ["check_indices"]
+__all__ = ["check_arguments"]
 
 aten = torch.ops.aten
 
@@ -31,15 +32,17 @@ _LISTS = frozenset({aten.index.Tensor, aten.index_put.default})
 _TRUSTED_LISTS = frozenset({aten._unsafe_index.Tensor, aten._unsafe_index_put.default})
 
 
-def check_indices(gm: GraphModule, constants: Mapping[Node, torch.Tensor]) -> bool:
+def check_arguments(gm: GraphModule, constants: Mapping[Node, torch.Tensor]) -> bool:
     """Force all indices of a region into their range, in place; returns whether a count was added to the results.
+
+    The count is of bad indices and of integer divisors of zero.
 
     Args:
         gm: a region.
         constants: values of the nodes that do not depend on its arguments.
 
     Raises:
-        CompilationError: a constant index is out of range.
+        CompilationError: a constant index is out of range, or a constant divisor zero.
     """
     checks = _Checks(gm, constants)
     for node in list(gm.graph.nodes):
@@ -82,6 +85,20 @@ class _Checks:
         elif node.target is aten.embedding.default:
             weight, index, *rest = arguments
             node.args = (weight, self._force(node, index, weight, 0), *rest)
+        elif is_integer_division(node):
+            self._count_zeros(node)
+
+    def _count_zeros(self, node: Node) -> None:
+        divisor: Any = node.args[1]
+        value = self.constants.get(divisor, divisor) if isinstance(divisor, Node) else divisor
+        if isinstance(value, Node):
+            self.counts.append(count_zero_divisors(self.graph, node))
+        else:
+            with unset_fake_temporarily():
+                has_zero = bool(torch.as_tensor(value == 0).any())
+            if has_zero:
+                reason = reason_for(node, "divisor", "divides by a constant of zero")
+                raise CompilationError(f"cannot compile {reason}", stage="import", reasons=(reason,))
 
     def _force(
         self, user: Node, index: Any, source: Node, dim: int, *, negative: bool = False, counted: bool = True

@@ -26,7 +26,9 @@ def call_with_meta(graph: Graph, target: Any, args: tuple[Any, ...], like: Node,
     """Insert a call and compute its fake value; source location and origin are those of ``like``."""
     node = graph.call_function(target, args, kwargs)
     fake_args, fake_kwargs = torch.fx.map_arg((args, kwargs), lambda n: n.meta["val"])
-    with detect_fake_mode([n.meta.get("val") for n in node.all_input_nodes]) or contextlib.nullcontext():
+    # The result of ``like``, too: a call may have no tensor among its arguments.
+    values = [n.meta.get("val") for n in (*node.all_input_nodes, like, *like.all_input_nodes)]
+    with detect_fake_mode(values) or contextlib.nullcontext():
         node.meta["val"] = target(*fake_args, **fake_kwargs)
     node.meta["origin"] = origin_of(like)
     if "stack_trace" in like.meta:

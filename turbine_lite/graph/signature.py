@@ -68,7 +68,8 @@ class TensorOutput:
 class Signature:
     """Arguments and results of a region.
 
-    ``counts_bad_indices``: the last result is an int64 number that is for nobody else, see ``graph/bounds.py``.
+    ``counts_errors``: the last result is an int64 number that is for nobody else: of bad indices and divisors, see
+    ``graph/bounds.py``.
     ``shapes`` holds sizes and strides of the results if they are static, else None; then ``shapes_of`` computes them
     from the arguments.
     """
@@ -77,16 +78,16 @@ class Signature:
     outputs: tuple[TensorOutput, ...]
     shapes: Shapes | None
     shapes_source: str
-    counts_bad_indices: bool = False
+    counts_errors: bool = False
 
     def with_count(self) -> Signature:
-        """The signature with the count of bad indices as one more result."""
+        """The signature with the count of what eager raises an error for as one more result."""
         return Signature(
             inputs=self.inputs,
             outputs=(*self.outputs, TensorOutput(torch.int64, None)),
             shapes=None if self.shapes is None else (*self.shapes, ((), ())),
             shapes_source=f"lambda args: (*({self.shapes_source})(args), ((), ()))",
-            counts_bad_indices=True,
+            counts_errors=True,
         )
 
     def shapes_of(self) -> Callable[[Sequence[Any]], Shapes]:

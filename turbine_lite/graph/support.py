@@ -45,8 +45,8 @@ class Reason:
 
     Attributes:
         kind: "disabled", "random", "effect", "dtype", "layout", "device", "data-dependent", "custom-op",
-            "known-wrong", "not-importable", "not-lowered", "index", "small", "crash", "timeout", "runtime" or
-            "internal".
+            "known-wrong", "not-importable", "not-lowered", "index", "divisor", "small", "crash", "timeout",
+            "runtime" or "internal".
         text: one sentence for a person.
         node: name of the FX node, or "" for a whole graph.
         op: name of the operator, such as ``aten.sort.default``.

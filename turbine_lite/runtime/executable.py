@@ -128,7 +128,7 @@ class SpecializedExecutable:
         # VM argument lists by the addresses in them.
         self._lists: dict[tuple[int, ...], Any] = {}
         self._keeps_lists = static and all(slot is not None and slot.is_direct for slot in self._inputs)
-        self._counts_bad_indices = signature.counts_bad_indices
+        self._counts_errors = signature.counts_errors
         self.in_eager: Callable[..., Any] | None = None
         self.on_failure: Callable[[ExecutionError], Callable[..., Any]] | None = None
         self._instead: Callable[..., Any] | None = None
@@ -160,7 +160,7 @@ class SpecializedExecutable:
             # The context is not put back: it may hold half of a call's state.
             return self._run_otherwise(args, error)
         self._idle.append(context)
-        if self._counts_bad_indices and results.pop().item():
+        if self._counts_errors and results.pop().item():
             return self._run_to_fail(args)
         return results
 
