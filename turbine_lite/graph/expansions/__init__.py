@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from turbine_lite.graph.expansions import (
     bessel,
+    convolution,
     elementwise,
     empty,
     integers,
@@ -27,7 +28,7 @@ __all__ = ["EXPANSIONS", "Expansion"]
 
 _FAMILIES = (
     *(empty, scalars, steps, elementwise, integers, special, bessel, reductions, sums, scans, sorting, movement),
-    *(pooling, writes, quantized, trigonometry, rounding),
+    *(convolution, pooling, writes, quantized, trigonometry, rounding),
 )
 
 
