@@ -9,7 +9,7 @@ import re
 from turbine_lite.compiler.client import compile_in_worker
 from turbine_lite.compiler.flags import FlagSet, Traits, flag_sets
 from turbine_lite.compiler.pipeline import DUMP_STAGES, Diagnostic, Request, Response, compile_module
-from turbine_lite.errors import CompilationError, CompilerCrashError, CompilerKilledError
+from turbine_lite.errors import CompilationError, CompilerCrashError, CompilerKilledError, CompilerTimeoutError
 from turbine_lite.options import Options
 
 __all__ = ["Compiled", "check_compiling", "check_lowering", "compile_to_vmfb", "failed_nodes"]
@@ -37,11 +37,17 @@ def compile_to_vmfb(module: bytes, options: Options, traits: Traits) -> Compiled
         CompilerTimeoutError: it took longer than ``options.compile_timeout``.
     """
     first_error: CompilationError | None = None
-    for flags in flag_sets(options, traits):
+    sets = flag_sets(options, traits)
+    for flags in sets:
+        # Some passes never end on some programs, while the milder flags take a second.
+        limit = options.compile_timeout if flags is sets[-1] else min(options.compile_timeout, _patience(module))
         try:
-            response = _run(module, options, flags)
-        except (CompilerCrashError, CompilerKilledError) as crash:
-            first_error = first_error or crash
+            response = _run(module, dataclasses.replace(options, compile_timeout=limit), flags)
+        except (CompilerCrashError, CompilerKilledError, CompilerTimeoutError) as death:
+            if isinstance(death, CompilerTimeoutError) and limit == options.compile_timeout:
+                raise
+            log.info("the %s flags failed: %s", flags.name, death.headline)
+            first_error = first_error or death
             continue
         if response.vmfb is not None:
             return Compiled(response.vmfb, flags, response.stages, response.seconds)
@@ -53,6 +59,11 @@ def compile_to_vmfb(module: bytes, options: Options, traits: Traits) -> Compiled
         first_error = first_error or error
     assert first_error is not None
     raise first_error
+
+
+def _patience(module: bytes) -> float:
+    """Seconds that a program of this size does not take; a layer has about 4 KB and compiles in less than 2 s."""
+    return 60 + len(module) / 1000
 
 
 def check_lowering(module: bytes, options: Options, traits: Traits) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import resource
 import signal
 import struct
 import sys
@@ -55,6 +56,14 @@ def _exit_with_parent(parent: int) -> None:
     os._exit(1)
 
 
+def _limit_memory() -> None:
+    # Passes that do not end have been seen to take 20 GB; at the limit the compiler dies, and milder flags follow.
+    most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if soft == resource.RLIM_INFINITY or soft > most:
+        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+
+
 def main() -> int:
     """Serve until standard input ends."""
     # Ctrl-C in a terminal reaches the whole process group; what to do about it is the parent's decision.
@@ -64,6 +73,7 @@ def main() -> int:
     # The compiler may print; that must not reach the pipe.
     os.dup2(2, 1)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    _limit_memory()
     try:
         parent, global_flags = read_message(requests)
         threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()

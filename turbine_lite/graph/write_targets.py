@@ -152,12 +152,12 @@ def _computed(graph: Graph, target: Node, others: list[Node], like: Node, *, val
     def call(op: Any, *args: Any, **kwargs: Any) -> Node:
         return call_with_meta(graph, op, args, like, **kwargs)
 
-    source = next(_foreseen_by_nobody([*others, target]), None)
+    # Not of a computed tensor: the compiler does not end where a tensor is computed anew for each element it fills.
+    source = next(_arguments_read_by([*others, target]), None)
     if source is None:
         return target
-    if is_static(source.meta["val"].shape):
-        for dim in range(source.meta["val"].dim()):
-            source = call(aten.slice.Tensor, source, dim, 0, 1)
+    for dim in range(source.meta["val"].dim()):
+        source = call(aten.slice.Tensor, source, dim, 0, 1)
     if source.meta["val"].is_floating_point():
         source = call(aten.isnan.default, source)
     number = call(aten.sum.default, call(torch.ops.prims.convert_element_type.default, source, torch.int64))
@@ -167,24 +167,16 @@ def _computed(graph: Graph, target: Node, others: list[Node], like: Node, *, val
     return call(aten.masked_fill.Scalar, target, call(aten.ne.Scalar, bit, 0), value)
 
 
-def _foreseen_by_nobody(nodes: list[Node]) -> Iterator[Node]:
-    for node in nodes:
-        value = node.meta["val"]
-        is_empty = is_static(value.shape) and value.numel() == 0
-        if not is_empty and _reads_arguments(node):
-            yield node
-
-
-def _reads_arguments(node: Node) -> bool:
-    """Whether a tensor that the region is given has a part in the value, so that it is no constant."""
-    pending, seen = [node], {node}
+def _arguments_read_by(nodes: list[Node]) -> Iterator[Node]:
+    """The tensors that the region is given, of those that have a part in the values: they make them no constants."""
+    pending, seen = nodes[::-1], set(nodes)
     while pending:
-        current = pending.pop()
-        if current.op == "placeholder" and isinstance(current.meta["val"], torch.Tensor):
-            return True
-        further = set(current.all_input_nodes) - seen
+        node = pending.pop()
+        value = node.meta["val"]
+        is_tensor = node.op == "placeholder" and isinstance(value, torch.Tensor)
+        if is_tensor and not (is_static(value.shape) and value.numel() == 0):
+            yield node
         # Of a fill, and of a tensor like another one, the sizes alone are read.
-        if current.target not in _FILLS:
-            seen |= further
-            pending += further
-    return False
+        further = [] if node.target in _FILLS else [source for source in node.all_input_nodes if source not in seen]
+        seen.update(further)
+        pending += further

@@ -152,3 +152,9 @@ def grad_of_maxima(x):
 )
 def grad_of_averages(x):
     return F.avg_pool2d(x, 2), F.avg_pool2d(x, 3, padding=1, count_include_pad=False), F.adaptive_avg_pool2d(x, (2, 1))
+
+
+@program("pooling", inputs=lambda: (normal(1, 2, 1), normal(1, 2, 1), torch.tensor([[[1], [2]]])))
+def two_unpoolings_of_one_size(x, y, i):
+    # The compiler did not end on the second: a scatter into zeros at indices that are computed.
+    return F.max_unpool1d(x, i, 3), F.max_unpool1d(y, i, 3)

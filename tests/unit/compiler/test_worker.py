@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -214,3 +215,11 @@ def test_no_worker_outlives_its_parent(tmp_path):
         while os.path.exists(f"/proc/{pid}") and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_a_worker_may_not_take_all_memory():
+    compile_program()
+    (pid,) = client.worker_pids()
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    soft, _ = resource.prlimit(pid, resource.RLIMIT_DATA)
+    assert 0 < soft <= memory // 2
