@@ -72,7 +72,7 @@ class Options:
     )
     compile_timeout: float = _option(
         600.0,
-        "Seconds after which a compilation is killed and the graph falls back.",
+        "Seconds after which a compilation is killed and the graph falls back; fast flags give way sooner.",
         affects_code=False,
         check=_positive,
     )
