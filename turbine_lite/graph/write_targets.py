@@ -14,6 +14,7 @@ A tensor that looks computed gets memory of its own.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,32 +49,33 @@ _COPIES = frozenset({aten.clone.default, aten.alias.default, aten.detach.default
 
 def keep_targets_apart(graph: Graph) -> None:
     """Make each such tensor look computed, in place."""
-    begun: dict[object, int] = {}
+    begun: set[object] = set()
     filled: set[object] = set()
+    # No two stand-ins may be equal, or they are merged in turn.
+    numbers = itertools.count()
     for node in list(graph.nodes):
         if node.target in (aten.cat.default, aten.stack.default):
-            _begin_apart(graph, node, begun)
+            _begin_apart(graph, node, begun, numbers)
         elif node.op == "call_function" and node.target in _WRITES:
             target: Any = node.args[0]
             others = [other for other in _nodes_in(node.args[1:]) if isinstance(other.meta["val"], torch.Tensor)]
             if _is_like_another_fill(target, filled) or _may_be_read_for(others, _root(target)):
                 with graph.inserting_before(node):
-                    copy = _computed(graph, target, others, node, value=_other_than(target))
+                    copy = _computed(graph, target, others, node, next(numbers), value=_other_than(target))
                 node.args = (copy, *node.args[1:])
 
 
-def _begin_apart(graph: Graph, node: Node, begun: dict[object, int]) -> None:
+def _begin_apart(graph: Graph, node: Node, begun: set[object], numbers: Iterator[int]) -> None:
     """Let a concatenation begin with a copy of its first tensor, if another one has begun like it."""
     tensors, *rest = node.args
     assert isinstance(tensors, (list, tuple))
     first: Any = tensors[0]
     key = (str(tuple(node.meta["val"].shape)), str(rest), _expression(first))
-    begun[key] = begun.get(key, -1) + 1
-    if begun[key]:
+    if key in begun:
         with graph.inserting_before(node):
-            # Copies of the same tensor must differ from each other, too.
-            copy = _computed(graph, first, _nodes_in(tensors[1:]), node, value=begun[key])
+            copy = _computed(graph, first, _nodes_in(tensors[1:]), node, next(numbers))
         node.args = ([copy, *tensors[1:]], *rest)
+    begun.add(key)
 
 
 def _expression(node: Node) -> object:
@@ -146,8 +148,8 @@ def _may_be_read_for(nodes: list[Node], root: Node) -> bool:
     return False
 
 
-def _computed(graph: Graph, target: Node, others: list[Node], like: Node, *, value: int = 1) -> Node:
-    """``target``, as a computation from one number that IREE does not foresee."""
+def _computed(graph: Graph, target: Node, others: list[Node], like: Node, which: int, *, value: int = 1) -> Node:
+    """``target``, as a computation from one number that IREE does not foresee; another one for each ``which``."""
 
     def call(op: Any, *args: Any, **kwargs: Any) -> Node:
         return call_with_meta(graph, op, args, like, **kwargs)
@@ -162,7 +164,8 @@ def _computed(graph: Graph, target: Node, others: list[Node], like: Node, *, val
         source = call(aten.isnan.default, source)
     number = call(aten.sum.default, call(torch.ops.prims.convert_element_type.default, source, torch.int64))
     number = call(aten.mul.Scalar, number, 3)  # more than one bit, whatever the range was
-    # Bit 1 of a square is zero, which IREE does not know.
+    number = call(aten.add.Scalar, number, which)
+    # Bit 1 of a square is zero, of any square, which IREE does not know.
     bit = call(aten.bitwise_and.Scalar, call(aten.mul.Tensor, number, number), 2)
     return call(aten.masked_fill.Scalar, target, call(aten.ne.Scalar, bit, 0), value)
 
