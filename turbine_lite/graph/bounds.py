@@ -18,7 +18,8 @@ from torch.fx import Graph, GraphModule, Node
 from turbine_lite.errors import CompilationError
 from turbine_lite.graph.divisors import count_zero_divisors, is_integer_division
 from turbine_lite.graph.index_operators import ALONG_DIMENSION
-from turbine_lite.graph.insertion import call_with_meta
+from turbine_lite.graph.indicator import nonzero_indicator
+from turbine_lite.graph.insertion import call_with_meta, size_of
 from turbine_lite.graph.support import reason_for
 
 __all__ = ["check_arguments"]
@@ -97,8 +98,7 @@ class _Checks:
             with unset_fake_temporarily():
                 has_zero = bool(torch.as_tensor(value == 0).any())
             if has_zero:
-                reason = reason_for(node, "divisor", "divides by a constant of zero")
-                raise CompilationError(f"cannot compile {reason}", stage="import", reasons=(reason,))
+                raise _refused(node, "divisor", "divides by a constant of zero")
 
     def _force(
         self, user: Node, index: Any, source: Node, dim: int, *, negative: bool = False, counted: bool = True
@@ -118,7 +118,7 @@ class _Checks:
         size: Any = (source.meta["val"].shape or (1,))[dim]
         if not isinstance(size, int):
             with self.graph.inserting_before(user):
-                size = call_with_meta(self.graph, aten.sym_size.int, (source, dim), user)
+                size = size_of(self.graph, source, dim, user)
                 return self._forced(index, size, user, negative=negative, counted=counted)
         if index in self.constants:
             return self._forced_constant(index, size, user, negative=negative, counted=counted)
@@ -134,8 +134,7 @@ class _Checks:
             if torch.equal(value, forced):
                 return index
             if counted and not torch.equal(positive, forced):
-                reason = reason_for(user, "index", f"a constant index is out of range for size {size}")
-                raise CompilationError(f"cannot compile {reason}", stage="import", reasons=(reason,))
+                raise _refused(user, "index", f"a constant index is out of range for size {size}")
         name = f"_forced_{len(self.forced)}_{index.name}"
         self.gm.register_buffer(name, forced, persistent=False)
         with self.graph.inserting_before(index.next):
@@ -153,10 +152,14 @@ class _Checks:
         last = size - 1 if isinstance(size, int) else call(operator.sub, size, 1)
         forced = call(aten.clamp.default, positive, 0, last)
         if counted:
-            # 1 where the two differ, in integers: IREE keeps a mask of dynamic size on the stack, where it has no room.
-            change = call(aten.clamp.default, call(aten.sub.Tensor, positive, forced), -1, 1)
-            self.counts.append(call(aten.sum.default, call(aten.mul.Tensor, change, change)))
+            change = nonzero_indicator(self.graph, call(aten.sub.Tensor, positive, forced), user)
+            self.counts.append(call(aten.sum.default, change))
         return forced
+
+
+def _refused(node: Node, kind: str, text: str) -> CompilationError:
+    reason = reason_for(node, kind, text)
+    return CompilationError(f"cannot compile {reason}", stage="import", reasons=(reason,))
 
 
 def _behind_placeholders(graph: Graph) -> Node:

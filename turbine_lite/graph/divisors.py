@@ -11,8 +11,10 @@ import itertools
 from typing import Any
 
 import torch
+from torch._prims_common import is_integer_dtype
 from torch.fx import Graph, Node
 
+from turbine_lite.graph.indicator import nonzero_indicator
 from turbine_lite.graph.insertion import call_with_meta
 
 __all__ = ["count_zero_divisors", "guard_divisors", "is_integer_division"]
@@ -30,10 +32,7 @@ _DIVISIONS = frozenset(
 
 def is_integer_division(node: Node) -> bool:
     """Whether a call divides integers by integers, with or without a remainder."""
-    if node.target not in _DIVISIONS:
-        return False
-    dtype: torch.dtype = node.meta["val"].dtype
-    return not (dtype.is_floating_point or dtype.is_complex)
+    return node.target in _DIVISIONS and is_integer_dtype(node.meta["val"].dtype)
 
 
 def count_zero_divisors(graph: Graph, node: Node) -> Node:
@@ -47,9 +46,7 @@ def count_zero_divisors(graph: Graph, node: Node) -> Node:
     with graph.inserting_before(node):
         if divisor.meta["val"].dtype is not torch.int64:
             divisor = call(torch.ops.prims.convert_element_type.default, divisor, torch.int64)
-        # In integers: IREE keeps a mask of dynamic size on the stack, where it has no room.
-        sign = call(aten.clamp.default, divisor, -1, 1)
-        is_zero = call(aten.rsub.Scalar, call(aten.mul.Tensor, sign, sign), 1)
+        is_zero = call(aten.rsub.Scalar, nonzero_indicator(graph, divisor, node), 1)
         return call(aten.sum.default, is_zero)
 
 

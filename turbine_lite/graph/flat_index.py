@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from turbine_lite.graph.insertion import call_with_meta
+from turbine_lite.graph.insertion import call_with_meta, size_of
+from turbine_lite.graph.signature import inverse
 from turbine_lite.graph.sizes import is_static
 
 __all__ = ["flatten_index", "flatten_index_put"]
@@ -30,8 +31,7 @@ def flatten_index(graph: Graph, node: Node) -> None:
     if len(dims) < 2 or all(is_static(indices[dim].meta["val"].shape) for dim in dims):
         return
     if not _adjacent(dims):
-        order = _indexed_first(source, dims)
-        source = call_with_meta(graph, aten.permute.default, (source, order), node)
+        source = call_with_meta(graph, aten.permute.default, (source, list(_indexed_first(source, dims))), node)
         indices = [indices[dim] for dim in dims]
         dims = list(range(len(dims)))
     merged = _flatten(graph, node, source, dims[0], dims[-1])
@@ -49,9 +49,9 @@ def flatten_index_put(graph: Graph, node: Node) -> None:
         return
     if not _adjacent(dims):  # torch-mlir has no lowering; the values come in the order of the permuted tensor
         order = _indexed_first(source, dims)
-        source = call_with_meta(graph, aten.permute.default, (source, order), node)
+        source = call_with_meta(graph, aten.permute.default, (source, list(order)), node)
         put = _flat_put(graph, node, (source, [indices[dim] for dim in dims], values, *accumulate))
-        back = [order.index(dim) for dim in range(len(order))]
+        back = list(inverse(order))
         node.replace_all_uses_with(call_with_meta(graph, aten.permute.default, (put, back), node))
     elif (
         dims[0] == 0
@@ -74,7 +74,7 @@ def _flat_put(graph: Graph, node: Node, args: Any) -> Node:
     put = call_with_meta(graph, aten.index_put.default, (merged, [index], values, *accumulate), node)
     if count == 1:
         return put
-    sizes = [_size(graph, node, source, dim) for dim in range(source.meta["val"].dim())]
+    sizes = [size_of(graph, source, dim, node) for dim in range(source.meta["val"].dim())]
     return call_with_meta(graph, aten.view.default, (put, sizes), node)
 
 
@@ -82,15 +82,15 @@ def _adjacent(dims: list[int]) -> bool:
     return dims == list(range(dims[0], dims[0] + len(dims)))
 
 
-def _indexed_first(source: Node, dims: list[int]) -> list[int]:
-    return [*dims, *(dim for dim in range(source.meta["val"].dim()) if dim not in dims)]
+def _indexed_first(source: Node, dims: list[int]) -> tuple[int, ...]:
+    return (*dims, *(dim for dim in range(source.meta["val"].dim()) if dim not in dims))
 
 
 def _flat(graph: Graph, node: Node, source: Node, indices: Any, dims: list[int]) -> Node:
     """The index into the merged dimensions."""
     flat: Node = indices[dims[0]]
     for dim in dims[1:]:
-        rows = call_with_meta(graph, aten.mul.Tensor, (flat, _size(graph, node, source, dim)), node)
+        rows = call_with_meta(graph, aten.mul.Tensor, (flat, size_of(graph, source, dim, node)), node)
         flat = call_with_meta(graph, aten.add.Tensor, (rows, indices[dim]), node)
     return flat
 
@@ -99,11 +99,6 @@ def _flatten(graph: Graph, node: Node, source: Node, first: int, last: int) -> N
     if first == last:
         return source
     return call_with_meta(graph, aten.flatten.using_ints, (source, first, last), node)
-
-
-def _size(graph: Graph, node: Node, source: Node, dim: int) -> Any:
-    size = source.meta["val"].shape[dim]
-    return size if isinstance(size, int) else call_with_meta(graph, aten.sym_size.int, (source, dim), node)
 
 
 def _rest(source: Node, first: int) -> list[tuple[Node, int]]:
@@ -115,5 +110,5 @@ def _broadcast(graph: Graph, node: Node, values: Node, like: list[tuple[Node, in
     wanted = [tensor.meta["val"].shape[dim] for tensor, dim in like]
     if [str(size) for size in values.meta["val"].shape] == [str(size) for size in wanted]:
         return values
-    sizes = [_size(graph, node, tensor, dim) for tensor, dim in like]
+    sizes = [size_of(graph, tensor, dim, node) for tensor, dim in like]
     return call_with_meta(graph, aten.expand.default, (values, sizes), node)

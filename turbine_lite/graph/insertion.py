@@ -9,7 +9,7 @@ import torch
 from torch._guards import detect_fake_mode
 from torch.fx import Graph, GraphModule, Node
 
-__all__ = ["call_with_meta", "copy_graph_module", "origin_of"]
+__all__ = ["call_with_meta", "copy_graph_module", "origin_of", "size_of"]
 
 
 def copy_graph_module(gm: GraphModule) -> GraphModule:
@@ -34,6 +34,12 @@ def call_with_meta(graph: Graph, target: Any, args: tuple[Any, ...], like: Node,
     if "stack_trace" in like.meta:
         node.meta["stack_trace"] = like.meta["stack_trace"]
     return node
+
+
+def size_of(graph: Graph, tensor: Node, dim: int, like: Node) -> Any:
+    """A size of a tensor: a number if it is static, else an inserted call."""
+    size = tensor.meta["val"].shape[dim]
+    return size if isinstance(size, int) else call_with_meta(graph, torch.ops.aten.sym_size.int, (tensor, dim), like)
 
 
 def origin_of(node: Node) -> str:

@@ -45,11 +45,13 @@ def _squeeze_dims(graph: Graph, node: Node) -> None:
     node.replace_all_uses_with(source)
 
 
-def _as(target: Any) -> Callable[[Graph, Node], None]:
-    """For an operator that is the same as another one."""
+def _as(target: Any, rewrite: Callable[[Graph, Node], None] | None = None) -> Callable[[Graph, Node], None]:
+    """For an operator that is the same as another one, and rewritten like it."""
 
     def retarget(graph: Graph, node: Node) -> None:
         node.target = target
+        if rewrite is not None:
+            rewrite(graph, node)
 
     return retarget
 
@@ -62,16 +64,6 @@ def _count_from_first(graph: Graph, node: Node) -> None:
     node.args = (source, dim % max(source.meta["val"].dim(), 1), *rest)
 
 
-def _unsafe_index(graph: Graph, node: Node) -> None:
-    node.target = aten.index.Tensor
-    flatten_index(graph, node)
-
-
-def _unsafe_index_put(graph: Graph, node: Node) -> None:
-    node.target = aten.index_put.default
-    flatten_index_put(graph, node)
-
-
 def _full(graph: Graph, node: Node) -> None:
     full = call_with_meta(graph, aten.full.default, ([], node.args[0]), node, dtype=node.meta["val"].dtype)
     node.replace_all_uses_with(full)
@@ -82,9 +74,9 @@ _REWRITES = {
     **dict.fromkeys(ALONG_DIMENSION, _count_from_first),
     aten.true_divide.Tensor: _as(aten.div.Tensor),
     aten.index.Tensor: flatten_index,
-    aten._unsafe_index.Tensor: _unsafe_index,
+    aten._unsafe_index.Tensor: _as(aten.index.Tensor, flatten_index),
     aten.index_put.default: flatten_index_put,
-    aten._unsafe_index_put.default: _unsafe_index_put,
+    aten._unsafe_index_put.default: _as(aten.index_put.default, flatten_index_put),
     torch.ops.prims.scalar_tensor.default: _full,
     **numerics.REWRITES,
     aten.squeeze.dims: _squeeze_dims,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch._prims_common import is_integer_dtype
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import Graph, Node
 
@@ -61,10 +62,10 @@ def convert_scalar_arguments(graph: Graph) -> None:
         value = node.args[0].meta.get("val")
         if not isinstance(value, torch.Tensor):
             continue
-        if node.target in COMPARISONS or (node.target in _OF_TWO_INTEGERS and _is_integer(node.meta["val"].dtype)):
+        if node.target in COMPARISONS or (node.target in _OF_TWO_INTEGERS and is_integer_dtype(node.meta["val"].dtype)):
             _convert(node, value)
             _promote(graph, node)
-        elif node.target in _INTEGER_OPERATORS and _is_integer(value.dtype):
+        elif node.target in _INTEGER_OPERATORS and is_integer_dtype(value.dtype):
             _convert(node, value)
         elif node.target in _BOOLEAN_OPERATORS and value.dtype is torch.bool and isinstance(node.args[1], bool):
             with graph.inserting_before(node):
@@ -88,10 +89,6 @@ def _make_tensors(graph: Graph, node: Node) -> None:
         with graph.inserting_before(node):
             node.update_arg(position, call_with_meta(graph, aten.full.default, ([], argument), node, dtype=dtype))
         node.target = target
-
-
-def _is_integer(dtype: torch.dtype) -> bool:
-    return not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
 
 
 def _convert(node: Node, value: torch.Tensor) -> None:

@@ -155,7 +155,7 @@ def _computed(graph: Graph, target: Node, others: list[Node], like: Node, which:
         return call_with_meta(graph, op, args, like, **kwargs)
 
     # Not of a computed tensor: the compiler does not end where a tensor is computed anew for each element it fills.
-    source = next(_arguments_read_by([*others, target]), None)
+    source = _argument_read_by([*others, target])
     if source is None:
         return target
     for dim in range(source.meta["val"].dim()):
@@ -170,16 +170,19 @@ def _computed(graph: Graph, target: Node, others: list[Node], like: Node, which:
     return call(aten.masked_fill.Scalar, target, call(aten.ne.Scalar, bit, 0), value)
 
 
-def _arguments_read_by(nodes: list[Node]) -> Iterator[Node]:
-    """The tensors that the region is given, of those that have a part in the values: they make them no constants."""
+def _argument_read_by(nodes: list[Node]) -> Node | None:
+    """A tensor that the region is given and that has a part in one of the values, which makes that no constant."""
     pending, seen = nodes[::-1], set(nodes)
     while pending:
         node = pending.pop()
-        value = node.meta["val"]
-        is_tensor = node.op == "placeholder" and isinstance(value, torch.Tensor)
-        if is_tensor and not (is_static(value.shape) and value.numel() == 0):
-            yield node
+        if node.op == "placeholder" and _has_elements(node.meta["val"]):
+            return node
         # Of a fill, and of a tensor like another one, the sizes alone are read.
         further = [] if node.target in _FILLS else [source for source in node.all_input_nodes if source not in seen]
         seen.update(further)
         pending += further
+    return None
+
+
+def _has_elements(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and not (is_static(value.shape) and value.numel() == 0)

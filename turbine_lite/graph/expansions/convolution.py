@@ -28,18 +28,11 @@ def _cut_off_padding(
     bias: Tensor | None,
     stride: Sequence[int],
     padding: Sequence[int],
-    dilation: Sequence[int],
-    transposed: bool,
-    output_padding: Sequence[int],
-    groups: int,
+    *rest: Any,
 ) -> Tensor:
     """The padding of a transposed convolution is what is cut off at the borders of the result."""
-    result: Tensor = aten.convolution.default(
-        x, weight, bias, stride, [0] * len(padding), dilation, transposed, output_padding, groups
-    )
-    for dim, width in enumerate(padding, start=2):
-        result = result.narrow(dim, width, result.shape[dim] - 2 * width)
-    return result
+    result = aten.convolution.default(x, weight, bias, stride, [0] * len(padding), *rest)
+    return _without_borders(result, padding)
 
 
 def _pad_before(
@@ -50,31 +43,38 @@ def _pad_before(
     stride: Sequence[int],
     padding: Sequence[int],
     *rest: Any,
-) -> tuple[Tensor, ...]:
+) -> tuple[Tensor | None, ...]:
     """As of a convolution of the padded argument."""
     padded = F.pad(x, [width for width in reversed(padding) for _ in range(2)])
     of_x, *others = aten.convolution_backward.default(
         gradient, padded, weight, bias_sizes, stride, [0] * len(padding), *rest
     )
-    if of_x is not None:
-        for dim, width in enumerate(padding, start=2):
-            of_x = of_x.narrow(dim, width, x.shape[dim])
-    return (of_x, *others)
+    return (None if of_x is None else _without_borders(of_x, padding), *others)
 
 
-def _is_padded_and_dynamic(node: Node) -> bool:
+def _without_borders(x: Tensor, widths: Sequence[int]) -> Tensor:
+    for dim, width in enumerate(widths, start=2):
+        x = x.narrow(dim, width, x.shape[dim] - 2 * width)
+    return x
+
+
+def _is_padded_transposed(node: Node) -> bool:
     arguments: Any = node.args
     _, weight, _, _, padding, _, transposed, *_ = arguments
-    return transposed and any(padding) and not is_static(weight.meta["val"].shape[2:])
+    return transposed and _is_padded_and_dynamic(weight, padding)
 
 
-def _has_padded_and_dynamic_forward(node: Node) -> bool:
+def _is_of_padded_forward(node: Node) -> bool:
     arguments: Any = node.args
     _, _, weight, _, _, padding, _, transposed, *_ = arguments
-    return not transposed and any(padding) and not is_static(weight.meta["val"].shape[2:])
+    return not transposed and _is_padded_and_dynamic(weight, padding)
+
+
+def _is_padded_and_dynamic(weight: Node, padding: Sequence[int]) -> bool:
+    return any(padding) and not is_static(weight.meta["val"].shape[2:])
 
 
 EXPANSIONS = {
-    aten.convolution.default: Expansion(_cut_off_padding, _is_padded_and_dynamic),
-    aten.convolution_backward.default: Expansion(_pad_before, _has_padded_and_dynamic_forward),
+    aten.convolution.default: Expansion(_cut_off_padding, _is_padded_transposed),
+    aten.convolution_backward.default: Expansion(_pad_before, _is_of_padded_forward),
 }

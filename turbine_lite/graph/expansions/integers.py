@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._prims_common import is_integer_dtype
 from torch.fx import Node
 
 from turbine_lite.graph.expansions.expansion import NARROW, Expansion, always, reads_float, tensor_argument
@@ -68,9 +69,7 @@ def _to_half(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _is_integer_to_half(node: Node) -> bool:
-    source = tensor_argument(node).dtype
-    is_integer = not (source.is_floating_point or source.is_complex or source is torch.bool)
-    return is_integer and node.meta["val"].dtype in NARROW
+    return is_integer_dtype(tensor_argument(node).dtype) and node.meta["val"].dtype in NARROW
 
 
 def _remainder_of_trunc(x: Tensor, divisor: Any) -> Tensor:
