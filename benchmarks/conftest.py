@@ -1,31 +1,67 @@
 from __future__ import annotations
 
-from collections import defaultdict
+from pathlib import Path
 
 import pytest
 import torch
 
+from benchmarks.environments import interpreter_of
+from benchmarks.peers import OURS, PEERS
+from benchmarks.report import page
+from benchmarks.results import Record, machine, markdown, save
 
-@pytest.fixture(autouse=True)
-def _fresh_dynamo() -> None:
-    torch._dynamo.reset()
+_RECORDS = pytest.StashKey[list[Record]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("turbine_lite's benchmark")
+    group.addoption("--peers", help=f"who is timed, of {', '.join(PEERS)}; all that are installed if not given")
+    group.addoption("--threads", help="numbers of threads, such as 1,2; 1 and all of the machine's if not given")
+    group.addoption(
+        "--report", type=Path, metavar="DIR", help="write results.json, report.html and RESULTS.md to this directory"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_RECORDS] = []
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "threads" in metafunc.fixturenames:
+        given = metafunc.config.getoption("--threads") or f"1,{torch.get_num_threads()}"
+        metafunc.parametrize("threads", sorted({int(count) for count in given.split(",")}))
+
+
+@pytest.fixture
+def records(request: pytest.FixtureRequest) -> list[Record]:
+    return request.config.stash[_RECORDS]
+
+
+@pytest.fixture(scope="session")
+def peers(request: pytest.FixtureRequest) -> list[str]:
+    """Who is timed; turbine_lite always is."""
+    given = request.config.getoption("--peers")
+    if given is None:
+        return [peer for peer in PEERS if interpreter_of(peer)]
+    chosen = [peer.strip() for peer in given.split(",")]
+    for peer in chosen:
+        if peer not in PEERS:
+            raise pytest.UsageError(f"unknown peer {peer!r}; known: {', '.join(PEERS)}")
+        if not interpreter_of(peer):
+            raise pytest.UsageError(f"{peer} is not installed: python -m benchmarks.environments {peer}")
+    return [peer for peer in PEERS if peer in chosen or peer == OURS]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """The ratio of eager's (or the baseline's) median to ours for each case."""
-    session = getattr(config, "_benchmarksession", None)
-    cases: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    for bench in session.benchmarks if session else ():
-        who = bench.extra_info.get("who")
-        if who and bench.stats.data:
-            cases[bench.group, bench.extra_info["case"]][who] = bench.stats.median
-    if not cases:
+    records = config.stash[_RECORDS]
+    if not records:
         return
-    terminalreporter.section("ratios of medians: above 1 turbine_lite is faster")
-    for (group, case), medians in sorted(cases.items()):
-        ours = medians.get("turbine_lite")
-        row = [f"{who} {median * 1e3:10.4f} ms" for who, median in sorted(medians.items())]
-        ratios = [
-            f"{who}/turbine_lite {median / ours:.2f}" for who, median in medians.items() if ours and who[0] != "t"
-        ]
-        terminalreporter.write_line(f"{group:14} {case:16} {'  '.join(row)}   {'  '.join(ratios)}")
+    terminalreporter.section("medians, and in brackets the ratio to turbine_lite's: above 1 turbine_lite is faster")
+    terminalreporter.write(markdown(records))
+    directory = config.getoption("--report")
+    if directory:
+        directory.mkdir(parents=True, exist_ok=True)
+        save(records, directory / "results.json")
+        (directory / "report.html").write_text(page(machine(), records))
+        facts = "".join(f"- {name}: {value}\n" for name, value in machine().items())
+        (directory / "RESULTS.md").write_text(f"# Results\n\n{facts}\n{markdown(records)}")
