@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 from torch.utils._python_dispatch import _disable_current_modes
 
 from turbine_lite.blame import Blame, call_key
-from turbine_lite.compile_region import compile_region
+from turbine_lite.compile_region import Program, compile_region
 from turbine_lite.diagnostics.dump import Dump, open_dump
 from turbine_lite.diagnostics.verify import VerifiedGraph, WatchedRegion
 from turbine_lite.errors import (
@@ -24,15 +24,17 @@ from turbine_lite.errors import (
     CompilerKilledError,
     CompilerTimeoutError,
     ExecutionError,
+    TurbineLiteError,
     UnsupportedError,
 )
 from turbine_lite.graph.eager import run_in_eager
+from turbine_lite.graph.parameters import mark_parameters
 from turbine_lite.graph.partition import partition
 from turbine_lite.graph.report import GraphReport, RegionReport, compute_calls
 from turbine_lite.graph.support import Reason, reason_for, tensors_of, why_not
 from turbine_lite.mlir.importer import why_not_importable
 from turbine_lite.options import Options
-from turbine_lite.runtime.executable import SpecializedExecutable
+from turbine_lite.runtime.executable import Hooks
 
 __all__ = ["compile_graph"]
 
@@ -60,6 +62,8 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
     dump = open_dump(options.dump_dir, kind)
     if dump.enabled:
         dump.write("fx_graph.py", gm.print_readable(print_output=False))
+    if kind == "inference":
+        mark_parameters(gm)
     compiler = _GraphCompiler(options, dump)
     run = compiler.compile(gm)
     if options.verify and compiler.compiled:
@@ -67,7 +71,7 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
     report = GraphReport(kind, compute_calls(gm), tuple(compiler.compiled), tuple(compiler.reasons))
     report.add_to(counters["turbine_lite"])
     dump.record(**dataclasses.asdict(report))
-    if not isinstance(run, SpecializedExecutable) and any(_is_complex(node) for node in gm.graph.nodes):
+    if not isinstance(run, Program) and any(_is_complex(node) for node in gm.graph.nodes):
         run = _outside_of_modes(run)
     boxed = _boxed(run)
     boxed.report = report  # type: ignore[attr-defined]  # a callable's own
@@ -89,7 +93,7 @@ def _outside_of_modes(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _boxed(run: Callable[..., Any]) -> Callable[[list[Any]], Any]:
-    if isinstance(run, SpecializedExecutable):  # one call less on the way to the program
+    if isinstance(run, Program):  # one call less on the way to the program
         boxed: Any = functools.partial(run.run)
         boxed._boxed_call = True  # what AOTAutograd looks for
     else:
@@ -136,7 +140,7 @@ class _GraphCompiler:
         self.regions += 1
         started = time.monotonic()
         try:
-            executable = compile_region(region, self.options, dump)
+            executable = compile_region(region, self.options, dump, hooks=_hooks(region, self.options))
         except CompilationError as error:
             if self.blame.search(region, error, time.monotonic() - started):
                 log.info("compiling again around %s", ", ".join(set(self.blame.found.values())))
@@ -151,9 +155,6 @@ class _GraphCompiler:
             self._report((Reason("internal", f"internal error: {type(error).__name__}: {error}"),), error)
             return region.forward
         self.compiled.append(RegionReport.of(region))
-        executable.in_eager = functools.partial(run_in_eager, region)
-        if self.options.fallback != "error":
-            executable.on_failure = functools.partial(_run_in_eager, region)
         if not self.options.verify:
             return executable
         self.watched.append(WatchedRegion(region, executable))
@@ -208,6 +209,25 @@ def _warn_once(reason: Reason) -> None:
     if key not in _warned:
         _warned.add(key)
         log.warning("turbine_lite runs this in eager: %s", reason)
+
+
+def _hooks(region: GraphModule, options: Options, changing: frozenset[int] = frozenset()) -> Hooks:
+    return Hooks(
+        in_eager=functools.partial(run_in_eager, region),
+        on_failure=None if options.fallback == "error" else functools.partial(_run_in_eager, region),
+        on_change=lambda more: _compile_again(region, options, changing | more),
+    )
+
+
+def _compile_again(region: GraphModule, options: Options, changing: frozenset[int]) -> Callable[..., Any]:
+    """The region with these parameters as arguments: they change too often to load the program with them each time."""
+    log.info("parameters change from call to call; compiling again with %d of them as arguments", len(changing))
+    try:
+        hooks = _hooks(region, options, changing)
+        return compile_region(region, options, open_dump(None, "inference"), hooks=hooks, changing=changing)
+    except TurbineLiteError as error:
+        _warn_once(Reason("runtime", str(error)))
+        return functools.partial(run_in_eager, region)
 
 
 def _run_in_eager(region: GraphModule, error: ExecutionError) -> Callable[..., Any]:

@@ -19,6 +19,7 @@ from turbine_lite.graph.expand import expand_operators
 from turbine_lite.graph.insertion import copy_graph_module
 from turbine_lite.graph.narrow_integers import widen_narrow_integers
 from turbine_lite.graph.numerics import round_float_scalars
+from turbine_lite.graph.parameters import choose_parameters
 from turbine_lite.graph.rewrites import rewrite_for_iree
 from turbine_lite.graph.scalar_arguments import convert_scalar_arguments
 from turbine_lite.graph.signature import Signature, specialize_signature
@@ -28,13 +29,30 @@ from turbine_lite.graph.work import choose_driver
 from turbine_lite.graph.write_targets import keep_targets_apart
 from turbine_lite.mlir.importer import ImportedModule, import_region
 from turbine_lite.options import Options
-from turbine_lite.runtime.executable import SpecializedExecutable
+from turbine_lite.runtime.executable import Hooks, SpecializedExecutable
+from turbine_lite.runtime.trial import DriverTrial
 
-__all__ = ["compile_region", "prepare"]
+__all__ = ["Program", "compile_region", "prepare"]
+
+Program = SpecializedExecutable | DriverTrial
 
 
-def compile_region(region: GraphModule, options: Options, dump: Dump) -> SpecializedExecutable:
+def compile_region(
+    region: GraphModule,
+    options: Options,
+    dump: Dump,
+    *,
+    hooks: Hooks | None = None,
+    changing: frozenset[int] = frozenset(),
+) -> Program:
     """Import, compile and load a region; ``region`` itself is left as it is.
+
+    Args:
+        region: the graph module.
+        options: the user's choices.
+        dump: where to write its stages.
+        hooks: what the executable turns to.
+        changing: positions of arguments that are no parameters for the program, although the graph says so.
 
     Raises:
         CompilationError: the region cannot be imported, lowered or compiled.
@@ -42,15 +60,19 @@ def compile_region(region: GraphModule, options: Options, dump: Dump) -> Special
         ExecutionError: the compiled program cannot be loaded.
     """
     gm, signature, traits = prepare(region)
+    if options.pack_parameters:
+        signature = signature.with_parameters(choose_parameters(gm.graph, changing))
     dump.write("fx_graph.py", gm.print_readable(print_output=False) if dump.enabled else "")
     driver = choose_driver(gm.graph, options.driver)
-    module = import_region(gm)
+    module = import_region(gm, signature.parameters)
     if dump.enabled:
         dump.write("torch.mlir", module.text(elide_constants=not options.dump_weights))
         dump.write("torch.mlirbc", module.bytecode)
     compiled = _compile(module, options, dump, traits)
     _record(dump, compiled, signature, driver)
-    return SpecializedExecutable(compiled.vmfb, signature, driver)
+    if driver == "auto":
+        return DriverTrial(compiled.vmfb, signature, hooks)
+    return SpecializedExecutable(compiled.vmfb, signature, driver, hooks)
 
 
 class Prepared(NamedTuple):

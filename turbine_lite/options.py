@@ -78,13 +78,19 @@ class Options:
     )
     driver: str = _option(
         "auto",
-        "IREE's CPU driver: one thread (local-sync), torch.get_num_threads() threads (local-task), or by size (auto).",
+        "IREE's CPU driver: one thread (local-sync), torch.get_num_threads() threads (local-task), or the faster (auto).",
         affects_code=False,
         choices=("auto", "local-sync", "local-task"),
     )
     opt_level: str = _option("O3", "IREE's optimisation level.", affects_code=True, choices=("O0", "O1", "O2", "O3"))
     target_cpu: str = _option(
         "host", "LLVM name of the CPU to compile for, or 'host' for this machine's.", affects_code=True
+    )
+    pack_parameters: bool = _option(
+        True,
+        "In inference, load programs with the model's parameters and keep them in the layout that matmuls want; costs "
+        "memory for a second copy of these. False passes parameters on each call.",
+        affects_code=True,
     )
     compile_flags: tuple[str, ...] = _option(
         (), "Further iree-compile flags, after turbine_lite's own.", affects_code=True, check=_all_flags

@@ -121,7 +121,7 @@ def test_a_wrong_compile_flag_is_named():
 
 
 def test_a_fault_of_ours_is_no_fault_of_the_users(monkeypatch, caplog):
-    def broken(gm):
+    def broken(*args):
         raise ZeroDivisionError("planted")
 
     monkeypatch.setattr("turbine_lite.compile_region.import_region", broken)

@@ -14,7 +14,7 @@ from turbine_lite.diagnostics.bisect import Culprit
 from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.diagnostics.snapshot import copy_arguments
 from turbine_lite.graph.signature import TensorInput
-from turbine_lite.mlir.entry_point import ENTRY_POINT
+from turbine_lite.mlir.entry_point import ENTRY_POINT, PARAMETER_SCOPE, parameter_name
 from turbine_lite.options import Options
 
 __all__ = ["write_reproducer"]
@@ -40,7 +40,7 @@ def write_reproducer(culprit: Culprit, options: Options, dump: Dump, headline: s
         log.warning("cannot write %s: %s", dump.path / "tensors.pt", error)
         return None
     arguments = [
-        (str(spec.dtype), spec.order) if isinstance(spec, TensorInput) else spec.type.__name__
+        (str(spec.dtype), spec.order, spec.parameter) if isinstance(spec, TensorInput) else spec.type.__name__
         for spec in executable.signature.inputs
     ]
     results = [(str(spec.dtype), spec.order) for spec in executable.signature.outputs]
@@ -51,6 +51,8 @@ def write_reproducer(culprit: Culprit, options: Options, dump: Dump, headline: s
         arguments=arguments,
         results=results,
         entry_point=ENTRY_POINT,
+        parameter_scope=PARAMETER_SCOPE,
+        parameter_prefix=parameter_name(""),
     )
     dump.write("reproduce.py", text)
     return path if path.exists() else None
@@ -73,7 +75,8 @@ from iree.compiler.tools.binaries import find_tool
 
 HERE = Path(__file__).resolve().parent
 FLAGS = {flags}
-# dtype and order of dimensions in memory of each tensor, the type of each number
+# dtype and order of dimensions in memory of each tensor, and whether the program is loaded with it; the type of each
+# number
 ARGUMENTS = {arguments}
 RESULTS = {results}
 
@@ -106,8 +109,7 @@ def compile_program():
 def run(vmfb, arguments, expected):
     instance = runtime.VmInstance()
     device = runtime.get_driver("local-sync").create_default_device()
-    module = runtime.VmModule.copy_buffer(instance, vmfb)
-    context = runtime.VmContext(instance, [runtime.create_hal_module(instance, device), module])
+    parameters = runtime.ParameterIndex()
 
     def view(tensor):
         memory = int(runtime.MemoryType.DEVICE_LOCAL) | int(runtime.MemoryType.HOST_VISIBLE)
@@ -116,19 +118,28 @@ def run(vmfb, arguments, expected):
         return device.allocator.allocate_buffer_copy(memory, usage, device, data, ELEMENTS[tensor.dtype])
 
     inputs = runtime.VmVariantList(len(arguments) + len(expected))
-    for argument, kind in zip(arguments, ARGUMENTS):
+    returned = 0
+    for position, (argument, kind) in enumerate(zip(arguments, ARGUMENTS)):
         if kind == "int":
             inputs.push_int(int(argument))
         elif kind == "float":
             inputs.push_float(float(argument))
+        elif kind[2]:
+            data = in_memory(argument, kind[1]).view(BYTES[argument.itemsize]).numpy()
+            parameters.add_buffer("{parameter_prefix}" + str(position), data)
         else:
             inputs.push_ref(view(in_memory(argument, kind[1])))
+            returned += 1
+    provider = parameters.create_provider(scope="{parameter_scope}")
+    hal, given = runtime.create_hal_module(instance, device), runtime.create_io_parameters_module(instance, provider)
+    module = runtime.VmModule.copy_buffer(instance, vmfb)
+    context = runtime.VmContext(instance, [hal, given, module])
     # The program writes its results into tensors that it is given.
     results = [in_memory(torch.zeros_like(e), order) for e, (_, order) in zip(expected, RESULTS)]
     views = [view(result) for result in results]
     for result in views:
         inputs.push_ref(result)
-    context.invoke(module.lookup_function("{entry_point}"), inputs, runtime.VmVariantList(len(arguments)))
+    context.invoke(module.lookup_function("{entry_point}"), inputs, runtime.VmVariantList(returned))
     for result, written, (_, order) in zip(results, views, RESULTS):
         data = written.map().asarray(result.shape, result.view(BYTES[result.itemsize]).numpy().dtype)
         tensor = torch.from_numpy(data.copy()).view(result.dtype)

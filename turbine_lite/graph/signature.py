@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import torch
@@ -40,13 +40,15 @@ class TensorInput:
     """A tensor argument.
 
     ``order`` permutes it to a dense row-major one; None if it is one already. ``static``: its sizes never change.
-    ``negated``: its memory holds the negated values (torch's negative bit).
+    ``negated``: its memory holds the negated values (torch's negative bit). ``parameter``: the program is loaded with
+    its values, see ``graph/parameters.py``.
     """
 
     dtype: torch.dtype
     order: tuple[int, ...] | None
     static: bool
     negated: bool
+    parameter: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,10 +82,23 @@ class Signature:
     shapes_source: str
     counts_errors: bool = False
 
+    @property
+    def parameters(self) -> tuple[int, ...]:
+        """Positions of the arguments that are parameters."""
+        return tuple(i for i, spec in enumerate(self.inputs) if isinstance(spec, TensorInput) and spec.parameter)
+
+    def with_parameters(self, positions: Container[int]) -> Signature:
+        """The signature with the tensor arguments at these positions as parameters."""
+        inputs = tuple(
+            dataclasses.replace(spec, parameter=True) if index in positions and isinstance(spec, TensorInput) else spec
+            for index, spec in enumerate(self.inputs)
+        )
+        return dataclasses.replace(self, inputs=inputs)
+
     def with_count(self) -> Signature:
         """The signature with the count of what eager raises an error for as one more result."""
-        return Signature(
-            inputs=self.inputs,
+        return dataclasses.replace(
+            self,
             outputs=(*self.outputs, TensorOutput(torch.int64, None)),
             shapes=None if self.shapes is None else (*self.shapes, ((), ())),
             shapes_source=f"lambda args: (*({self.shapes_source})(args), ((), ()))",

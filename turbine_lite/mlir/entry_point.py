@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["ENTRY_POINT"]
+__all__ = ["ENTRY_POINT", "PARAMETER_SCOPE", "parameter_name"]
 
 # The function of a compiled module that is called.
 ENTRY_POINT = "main"
+
+# Parameters of a program are in this scope of IREE's.
+PARAMETER_SCOPE = "model"
+
+
+def parameter_name(position: int | str) -> str:
+    """What the program calls the argument at this position, if it is a parameter."""
+    return f"argument_{position}"

@@ -2,7 +2,9 @@
 
 The function takes the region's arguments, then one mutable tensor for each result, and writes the results there
 ("destination passing"): the caller allocates results, so they are ordinary torch memory, no two share any, and none
-shares memory with an argument. It returns its tensor arguments. Nobody reads those; returning them is what tells
+shares memory with an argument. Arguments that are parameters become constants of the module that it is loaded with.
+
+It returns its other tensor arguments. Nobody reads those; returning them is what tells
 IREE that they must still hold their values at the end: otherwise it writes into an argument's memory where that
 saves a copy (seen with index_put, scatter, slice_scatter, sort, addmm).
 """
@@ -12,6 +14,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import io
+import re
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -28,7 +32,7 @@ from turbine_lite.graph.expand import is_expanded
 from turbine_lite.graph.insertion import origin_of
 from turbine_lite.graph.rewrites import is_rewritten
 from turbine_lite.graph.support import Reason, reason_for
-from turbine_lite.mlir.entry_point import ENTRY_POINT
+from turbine_lite.mlir.entry_point import ENTRY_POINT, PARAMETER_SCOPE, parameter_name
 
 __all__ = ["NODE_FILE_PREFIX", "ImportedModule", "import_region", "why_not_importable"]
 
@@ -52,8 +56,10 @@ class ImportedModule:
         )
 
 
-def import_region(gm: GraphModule) -> ImportedModule:
+def import_region(gm: GraphModule, parameters: Collection[int] = ()) -> ImportedModule:
     """Import a region. The graph module is changed on the way (torch-mlir canonicalises nodes in place).
+
+    ``parameters`` are the positions of arguments that the module is loaded with.
 
     Raises:
         CompilationError: a node could not be imported; ``reasons`` names it.
@@ -70,7 +76,9 @@ def import_region(gm: GraphModule) -> ImportedModule:
         raise CompilationError(f"cannot import {reason}", stage="import", reasons=(reason,)) from error
     except Exception as error:  # the importer raises whatever its internals do; all of it means the same
         raise CompilationError(f"torch-mlir's importer failed: {error}", stage="import") from error
-    _pass_destinations(function)
+    _pass_destinations(function, parameters)
+    if parameters:
+        _load_parameters(importer.module, function, parameters)
     buffer = io.BytesIO()
     importer.module.operation.write_bytecode(buffer)
     return ImportedModule(buffer.getvalue(), importer.module.operation)
@@ -155,13 +163,13 @@ def _literal(tensor: torch.Tensor, vtensor_type: Any) -> Any:
     return ir.Operation.create("torch.vtensor.literal", [vtensor_type], attributes={"value": attribute}).result
 
 
-def _pass_destinations(function: Any) -> None:
+def _pass_destinations(function: Any, parameters: Collection[int]) -> None:
     """Turn results into mutable arguments and return the tensor arguments instead, see the module's docstring."""
     block = function.entry_block
     arguments = list(block.arguments)
     terminator = block.operations[len(block.operations) - 1]
     results = list(terminator.operands)
-    kept = [argument for argument in arguments if "vtensor" in str(argument.type)]
+    kept = [a for i, a in enumerate(arguments) if "vtensor" in str(a.type) and i not in parameters]
     with terminator.location, ir.InsertionPoint(terminator):
         destinations = []
         for result in results:
@@ -175,3 +183,42 @@ def _pass_destinations(function: Any) -> None:
         function.attributes["function_type"] = ir.TypeAttr.get(function_type)
         # FX graphs have no implicit broadcasting of a dynamic size 1.
         function.attributes["torch.assume_strict_symbolic_shapes"] = ir.UnitAttr.get()
+
+
+def _load_parameters(module: Any, function: Any, parameters: Collection[int]) -> None:
+    """Make globals of these arguments, whose values the runtime is given when it loads the program.
+
+    The operations belong to dialects of IREE's that torch-mlir does not know; it writes them as it is told.
+    """
+    context = module.context
+    context.allow_unregistered_dialects = True
+    block = function.entry_block
+    with ir.Location.unknown(context):
+        for position in sorted(parameters, reverse=True):
+            argument, name = block.arguments[position], parameter_name(position)
+            builtin = _builtin_type(argument.type)
+            with ir.InsertionPoint.at_block_begin(module.body):
+                value = f'#flow.parameter.named<"{PARAMETER_SCOPE}"::"{name}"> : {builtin}'
+                attributes = {
+                    "sym_name": ir.StringAttr.get(name),
+                    "sym_visibility": ir.StringAttr.get("private"),
+                    "type": ir.TypeAttr.get(builtin),
+                    "initial_value": ir.Attribute.parse(value),
+                }
+                ir.Operation.create("util.global", attributes=attributes)
+            with ir.InsertionPoint.at_block_begin(block):
+                symbol = {"global": ir.FlatSymbolRefAttr.get(name)}
+                load = ir.Operation.create("util.global.load", results=[builtin], attributes=symbol)
+                value = ir.Operation.create("torch_c.from_builtin_tensor", [argument.type], [load.result])
+                argument.replace_all_uses_with(value.result)
+            block.erase_argument(position)
+        inputs = [argument.type for argument in block.arguments]
+        function_type = ir.FunctionType.get(inputs, function.type.results)
+        function.attributes["function_type"] = ir.TypeAttr.get(function_type)
+
+
+def _builtin_type(vtensor: Any) -> Any:
+    """``!torch.vtensor<[4,8],si64>`` -> ``tensor<4x8xi64>``."""
+    dims, element = re.fullmatch(r"!torch\.vtensor<\[([\d,]*)\],(\w+)>", str(vtensor)).groups()  # type: ignore[union-attr]
+    sizes = "".join(f"{size}x" for size in dims.split(",") if size)
+    return ir.Type.parse(f"tensor<{sizes}{re.sub('^[su]i', 'i', element)}>")

@@ -16,9 +16,10 @@ from turbine_lite.errors import ExecutionError
 from turbine_lite.graph.signature import Signature, TensorInput
 from turbine_lite.mlir.entry_point import ENTRY_POINT
 from turbine_lite.runtime.device import Device, get_device, on_fork
+from turbine_lite.runtime.parameters import ParameterSets
 from turbine_lite.runtime.tensors import element_type, is_importable, view_memory
 
-__all__ = ["SpecializedExecutable"]
+__all__ = ["Hooks", "SpecializedExecutable"]
 
 # Buffer views kept for each argument and result. Weights stay where they are and allocators hand out the same
 # addresses again, so a few suffice; a program that walks through memory must not fill this process with views.
@@ -84,6 +85,30 @@ class _Loaded:
     device: Device
     module: Any
     function: Any
+    # What the program asks for when a context is made: modules with its parameters.
+    needs: tuple[Any, ...] = ()
+    # VM contexts that no call is using. A context serves one call at a time.
+    idle: list[Any] = dataclasses.field(default_factory=list)
+
+    def new_context(self) -> Any:
+        return VmContext(self.device.instance, [self.device.hal_module, *self.needs, self.module])
+
+
+@dataclasses.dataclass(frozen=True)
+class Hooks:
+    """What an executable turns to.
+
+    Attributes:
+        in_eager: runs the same region in eager; called where an index is out of range.
+        on_failure: called with the error when a call fails for the first time; returns what runs in the program's
+            place, for this call and all later ones. None: the error is raised.
+        on_change: called with the positions of parameters that change too often to load them each time; returns what
+            runs in the program's place from then on. None: such a call fails.
+    """
+
+    in_eager: Callable[..., Any] | None = None
+    on_failure: Callable[[ExecutionError], Callable[..., Any]] | None = None
+    on_change: Callable[[frozenset[int]], Callable[..., Any]] | None = None
 
 
 class SpecializedExecutable:
@@ -92,17 +117,12 @@ class SpecializedExecutable:
     Calling it returns new, ordinary torch tensors. Arguments are read in place where their memory is dense and
     aligned, and never written. Any number of threads may call it at once, also in the child of a fork.
 
-    Attributes:
-        in_eager: runs the same region in eager; called where an index is out of range.
-        on_failure: called with the error when a call fails for the first time; returns what runs in the program's
-            place, for this call and all later ones. None: the error is raised.
-
     Raises:
-        IndexError: an index is out of range and ``in_eager`` is None.
+        IndexError: an index is out of range and there is no ``in_eager``.
         ExecutionError: the runtime refused the VMFB, or reported an error during a call.
     """
 
-    def __init__(self, vmfb: bytes, signature: Signature, driver: str) -> None:
+    def __init__(self, vmfb: bytes, signature: Signature, driver: str, hooks: Hooks | None = None) -> None:
         self.vmfb = vmfb
         self.signature = signature
         self.driver = driver
@@ -113,7 +133,9 @@ class SpecializedExecutable:
             if isinstance(spec, TensorInput)
             else None
             for spec in signature.inputs
+            if not (isinstance(spec, TensorInput) and spec.parameter)
         ]
+        self._parameters = ParameterSets(signature) if signature.parameters else None
         self._outputs = [_Slot(spec.dtype, spec.order, static=static) for spec in signature.outputs]
         self._slots = [slot for slot in (*self._inputs, *self._outputs) if slot is not None]
         self._returned = sum(slot is not None for slot in self._inputs)
@@ -129,12 +151,9 @@ class SpecializedExecutable:
         self._lists: dict[tuple[int, ...], Any] = {}
         self._keeps_lists = static and all(slot is not None and slot.is_direct for slot in self._inputs)
         self._counts_errors = signature.counts_errors
-        self.in_eager: Callable[..., Any] | None = None
-        self.on_failure: Callable[[ExecutionError], Callable[..., Any]] | None = None
+        self._hooks = hooks or Hooks()
         self._instead: Callable[..., Any] | None = None
         self._loaded: _Loaded | None = None
-        # VM contexts that no call is using. A context serves one call at a time.
-        self._idle: list[Any] = []
         self._load()
         on_fork(self)
 
@@ -144,22 +163,30 @@ class SpecializedExecutable:
 
     def run(self, args: Sequence[Any]) -> list[torch.Tensor]:
         """The same with the arguments in a sequence. This is the hot path: it does nothing twice."""
+        if self._instead is not None:
+            return self._run_instead(args)
         held: list[torch.Tensor] = []  # copies of arguments live as long as the call
         try:
             loaded = self._loaded or self._load()
+            given = args
+            if self._parameters is not None:
+                found = self._with_parameters(loaded, args)
+                if found is None:
+                    return self._run_instead(args)
+                loaded, given = found
             # Results are allocated as eager would lay them out, and the program writes them.
             shapes = self._shapes or self._shapes_of(args)
             results = [_empty_strided_cpu(*sizes_and_strides, dtype) for sizes_and_strides, dtype in shapes]
-            inputs = self._argument_list(args, results, held)
+            inputs = self._argument_list(given, results, held)
             try:
-                context = self._idle.pop()
+                context = loaded.idle.pop()
             except IndexError:  # other threads have taken all of them
-                context = self._new_context(loaded)
+                context = loaded.new_context()
             context.invoke(loaded.function, inputs, VmVariantList(self._returned))
         except (RuntimeError, ValueError) as error:
             # The context is not put back: it may hold half of a call's state.
             return self._run_otherwise(args, error)
-        self._idle.append(context)
+        loaded.idle.append(context)
         if self._counts_errors and results.pop().item():
             return self._run_to_fail(args)
         return results
@@ -191,27 +218,53 @@ class SpecializedExecutable:
     def _run_otherwise(self, args: Sequence[Any], error: Exception) -> list[torch.Tensor]:
         # Sound at any moment: a call that fails has changed none of its arguments.
         failure = error if isinstance(error, ExecutionError) else ExecutionError(f"IREE's runtime failed: {error}")
-        if self.on_failure is None:
+        if self._hooks.on_failure is None:
             raise failure from error
         if self._instead is None:
-            self._instead = self.on_failure(failure)
+            self._instead = self._hooks.on_failure(failure)
             self._loaded = None
+        return self._run_instead(args)
+
+    def _run_instead(self, args: Sequence[Any]) -> list[torch.Tensor]:
+        assert self._instead is not None
         return list(self._instead(*args))
 
     def _run_to_fail(self, args: Sequence[Any]) -> list[torch.Tensor]:
         """What eager makes of an index that is out of range: it raises the error that its user expects."""
-        if self.in_eager is None:
+        if self._hooks.in_eager is None:
             raise IndexError("an index is out of range")
-        return list(self.in_eager(*args))
+        return list(self._hooks.in_eager(*args))
+
+    def _with_parameters(self, loaded: _Loaded, args: Sequence[Any]) -> tuple[_Loaded, list[Any]] | None:
+        """The program loaded with the parameters among the arguments, and the other arguments.
+
+        None where they change too often; then ``_instead`` is set.
+        """
+        assert self._parameters is not None
+        tensors, others = self._parameters.split(args)
+        program = self._parameters.find(tensors)
+        if program is not None:
+            return program, others
+        values = self._parameters.new_values(tensors)
+        if values is None:
+            if self._hooks.on_change is None:
+                raise ExecutionError("parameters of the program change too often to load it with them")
+            self._instead = self._hooks.on_change(self._parameters.changing)
+            self._loaded = None
+            self._parameters.clear()
+            return None
+        program = dataclasses.replace(loaded, needs=(values.module(loaded.device.instance),), idle=[])
+        program.idle.append(program.new_context())  # which computes all that depends on nothing but parameters
+        self._parameters.put(tensors, values, program)
+        return program, others
 
     def _load(self) -> _Loaded:
-        if self._instead is not None:
-            raise ExecutionError("an earlier call failed")
         device = get_device(self.driver)
         try:
             module = VmModule.copy_buffer(device.instance, self.vmfb)
             loaded = _Loaded(device, module, module.lookup_function(ENTRY_POINT))
-            self._idle.append(self._new_context(loaded))
+            if self._parameters is None:
+                loaded.idle.append(loaded.new_context())
         except (RuntimeError, ValueError) as error:
             raise ExecutionError(f"IREE's runtime cannot load the compiled program: {error}") from error
         for slot in self._slots:
@@ -219,14 +272,11 @@ class SpecializedExecutable:
         self._loaded = loaded
         return loaded
 
-    @staticmethod
-    def _new_context(loaded: _Loaded) -> Any:
-        return VmContext(loaded.device.instance, [loaded.device.hal_module, loaded.module])
-
     def forget_device(self) -> object:
         """Drop everything that belongs to the device, unreleased; the next call loads anew."""
-        inherited = (self._loaded, self._idle, [(slot.allocator, slot.views) for slot in self._slots], self._lists)
-        self._loaded, self._idle, self._lists = None, [], {}
+        views = [(slot.allocator, slot.views) for slot in self._slots]
+        inherited = (self._loaded, views, self._lists, self._parameters and self._parameters.clear())
+        self._loaded, self._lists = None, {}
         for slot in self._slots:
             slot.allocator, slot.views = None, {}
         return inherited

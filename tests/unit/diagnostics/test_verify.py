@@ -82,6 +82,33 @@ def test_the_reproducer_runs_without_turbine_lite(wrong_tanh, tmp_path):
     assert "equal: False" in printed
 
 
+def test_the_reproducer_of_an_operator_on_parameters(monkeypatch, tmp_path):
+    """The program is loaded with the weight there too."""
+
+    def rewrite(graph, node):
+        doubled = call_with_meta(graph, aten.mul.Tensor, (node.args[1], 2.0), node)
+        node.replace_input_with(node.args[1], doubled)
+
+    monkeypatch.setitem(rewrites._REWRITES, aten.mm.default, rewrite)
+
+    class Product(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.randn(8, 4))
+
+        def forward(self, x):
+            return x @ self.weight
+
+    run = compiled(Product(), verify="error", dump_dir=str(tmp_path))
+    with pytest.raises(turbine_lite.VerificationError) as raised, torch.no_grad():
+        run(torch.randn(3, 8))
+    script = raised.value.reproducer
+    assert "flow.parameter" in Path(script).with_name("torch.mlir").read_text()
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "equal: False" in done.stdout
+
+
 def test_a_fault_of_two_operators_together(wrong_product_of_sum):
     x = torch.randn(5)
     run = compiled(lambda x: ((x.exp() + x) * 3.0 * x).cos(), verify="error")
