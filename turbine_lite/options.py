@@ -78,7 +78,7 @@ class Options:
     )
     driver: str = _option(
         "auto",
-        "IREE's CPU driver: one thread (local-sync), torch.get_num_threads() threads (local-task), or the faster (auto).",
+        "IREE's CPU driver: one thread (local-sync), as many as torch has (local-task), or the faster (auto).",
         affects_code=False,
         choices=("auto", "local-sync", "local-task"),
     )
