@@ -24,10 +24,11 @@ from turbine_lite.runtime.tensors import is_importable
 
 __all__ = ["ParameterSets", "ParameterValues"]
 
-# So many bytes of the parameters are compared on each call, in runs of at least a cache line in the middle of each:
-# 0.01 ms, and 0.03 ms for 200 parameters. Of small models these are all.
-_COMPARED_BYTES = 1 << 16
-_SHORTEST_RUN = 64
+# So many bytes of the parameters are compared on each call, in runs in the middle of each: 0.01 ms, and 0.03 ms for 200
+# parameters. Of small models these are all. From 32768 elements on, torch would wake its threads for that, which then
+# spin where IREE's are to run: a linear layer took twice its time.
+_COMPARED_BYTES = 20_000
+_SHORTEST_RUN = 8
 
 # Sets of values a program may be loaded with at once: layers of a model share a program where each is compiled alone.
 _MOST_SETS = 64

@@ -320,6 +320,28 @@ def test_a_number_of_unsupported_operators_between(loads):
     assert len(loads) == 3  # a's once, b's twice
 
 
+def test_results_are_never_the_parameters():
+    class Leaks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight, self.bias = nn.Parameter(torch.randn(16, 8)), nn.Parameter(torch.randn(8))
+
+        def forward(self, x):
+            written = torch.zeros(8).index_put((torch.tensor([1, 2]),), self.bias[:2])
+            return x @ self.weight + self.bias, self.weight.clone(), self.bias * 1, self.bias, written, self.weight.t()
+
+    model = Leaks()
+    run = _compiled(model)
+    for _ in range(3):
+        _check(run, model)
+        with torch.no_grad():
+            for result in run(X)[:3]:
+                result.fill_(7)
+        _check(run, model)
+        with torch.no_grad():
+            run(X)[3].mul_(2)  # this one is a parameter, as in eager
+
+
 @pytest.mark.parametrize("width", [16, 4096])
 def test_a_large_parameter_that_changes_as_a_whole(width):
     model = nn.Linear(width, 512)
