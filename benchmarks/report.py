@@ -26,7 +26,8 @@ th, td { text-align: right; padding: .2rem .6rem; border-bottom: 1px solid var(-
 th:first-child, td:first-child { text-align: left; } thead th { color: var(--soft); font-weight: 600; }
 tfoot td { font-weight: 700; border-bottom: 0; } .error { color: var(--soft); }
 .bar { display: inline-block; height: .55rem; vertical-align: middle; border-radius: 2px; }
-.half { display: inline-block; width: 4.5rem; } .left { text-align: right; } .right { text-align: left; }
+.half { display: inline-block; width: 4.5rem; height: 1.2em; line-height: 1.2em; vertical-align: middle; }
+.left { text-align: right; } .right { text-align: left; }
 .axis { border-left: 1px solid var(--soft); } .value { display: inline-block; width: 3rem; }
 dt { float: left; clear: left; width: 11rem; } dd { margin: 0 0 0 11rem; }
 """
