@@ -58,10 +58,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         return
     terminalreporter.section("medians, and in brackets the ratio to turbine_lite's: above 1 turbine_lite is faster")
     terminalreporter.write(markdown(records))
-    directory = config.getoption("--report")
-    if directory:
-        directory.mkdir(parents=True, exist_ok=True)
-        save(records, directory / "results.json")
-        (directory / "report.html").write_text(page(machine(), records))
-        facts = "".join(f"- {name}: {value}\n" for name, value in machine().items())
-        (directory / "RESULTS.md").write_text(f"# Results\n\n{facts}\n{markdown(records)}")
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """After each case, so that an interrupted run keeps what it has."""
+    directory, records = item.config.getoption("--report"), item.config.stash[_RECORDS]
+    if not directory or not records:
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    save(records, directory / "results.json")
+    (directory / "report.html").write_text(page(machine(), records))
+    facts = "".join(f"- {name}: {value}\n" for name, value in machine().items())
+    (directory / "RESULTS.md").write_text(f"# Results\n\n{facts}\n{markdown(records)}")
