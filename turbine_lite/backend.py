@@ -60,7 +60,7 @@ def _with_autograd(options: Options) -> Callable[[GraphModule, Sequence[Any]], C
     from torch._dynamo.backends.common import aot_autograd
 
     from turbine_lite.compile_graph import compile_graph
-    from turbine_lite.graph.decompositions import decomposition_table
+    from turbine_lite.graph.decompositions import decompositions_before_partition
     from turbine_lite.graph.plain import needs_no_wrapper
 
     def compile_module(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -78,10 +78,10 @@ def _with_autograd(options: Options) -> Callable[[GraphModule, Sequence[Any]], C
             fw_compiler=functools.partial(compile_kind, "forward"),
             bw_compiler=functools.partial(compile_kind, "backward"),
             inference_compiler=functools.partial(compile_kind, "inference"),
-            decompositions=decomposition_table(),
+            decompositions=decompositions_before_partition(),
             partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="inductor"),
         )
-        with _tracing():
+        with contextlib.nullcontext() if _is_inference(example_inputs) else _tracing_for_training():
             wrapped: Callable[..., Any] = backend(gm, example_inputs)
         if len(unwrapped) != 1:
             return wrapped
@@ -93,8 +93,13 @@ def _with_autograd(options: Options) -> Callable[[GraphModule, Sequence[Any]], C
     return compile_module
 
 
+def _is_inference(example_inputs: Sequence[Any]) -> bool:
+    needs_gradient = any(isinstance(value, torch.Tensor) and value.requires_grad for value in example_inputs)
+    return not (needs_gradient and torch.is_grad_enabled())
+
+
 @contextlib.contextmanager
-def _tracing() -> Any:
+def _tracing_for_training() -> Any:
     # The CPU's flash attention has no decomposition of its backward; the math path's operators all have lowerings.
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         yield

@@ -28,20 +28,24 @@ from turbine_lite.errors import (
     UnsupportedError,
 )
 from turbine_lite.graph.eager import run_in_eager
+from turbine_lite.graph.extern import KERNEL, use_kernels
+from turbine_lite.graph.once import split_off_once
 from turbine_lite.graph.parameters import mark_parameters
 from turbine_lite.graph.partition import partition
 from turbine_lite.graph.report import GraphReport, RegionReport, compute_calls
 from turbine_lite.graph.support import Reason, reason_for, tensors_of, why_not
+from turbine_lite.graph.work import LARGE_ENOUGH_FOR_THREADS, operations_of
 from turbine_lite.mlir.importer import why_not_importable
 from turbine_lite.options import Options
 from turbine_lite.runtime.executable import Hooks
+from turbine_lite.runtime.once import WithConstants
 
 __all__ = ["compile_graph"]
 
 log = logging.getLogger("turbine_lite")
 
 # What runs in eager by nature, or because the user asked for it: no news, and no error under fallback="error".
-_EXPECTED_KINDS = frozenset({"random", "disabled", "data-dependent", "small"})
+_EXPECTED_KINDS = frozenset({"random", "slower", "disabled", "data-dependent", "small"})
 
 
 def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[list[Any]], Any]:
@@ -64,11 +68,15 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
         dump.write("fx_graph.py", gm.print_readable(print_output=False))
     if kind == "inference":
         mark_parameters(gm)
+    is_inference = kind == "inference"
+    with_kernels = use_kernels(gm, options.extern, pack=is_inference and options.pack_parameters)
+    if is_inference and with_kernels is not gm:
+        options = _beside_kernels(options, with_kernels)
     compiler = _GraphCompiler(options, dump)
-    run = compiler.compile(gm)
+    run = compiler.compile(with_kernels)
     if options.verify and compiler.compiled:
         run = VerifiedGraph(gm, run, compiler.watched, options, dump)
-    report = GraphReport(kind, compute_calls(gm), tuple(compiler.compiled), tuple(compiler.reasons))
+    report = GraphReport(kind, compute_calls(with_kernels), tuple(compiler.compiled), tuple(compiler.reasons))
     report.add_to(counters["turbine_lite"])
     dump.record(**dataclasses.asdict(report))
     if not isinstance(run, Program) and any(_is_complex(node) for node in gm.graph.nodes):
@@ -76,6 +84,18 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
     boxed = _boxed(run)
     boxed.report = report  # type: ignore[attr-defined]  # a callable's own
     return boxed
+
+
+def _beside_kernels(options: Options, gm: GraphModule) -> Options:
+    """The options for the regions of an inference graph with kernels.
+
+    Kernels leave OpenMP's threads spinning for a while, on the CPUs that IREE's would need: a region on one thread is
+    the faster one, unless there is much to do.
+    """
+    left = sum(operations_of(node) for node in gm.graph.nodes if node.op == "call_function" and KERNEL not in node.meta)
+    if options.driver == "auto" and left < LARGE_ENOUGH_FOR_THREADS:
+        return dataclasses.replace(options, driver="local-sync")
+    return options
 
 
 def _is_complex(node: Node) -> bool:
@@ -119,16 +139,23 @@ class _GraphCompiler:
         parts = partition(gm, self._why_not, self.options.min_block_size)
         self._report(parts.reasons)
         if not parts.regions:
-            return gm.forward
+            split = split_off_once(gm)
+            return gm.forward if split is None else WithConstants(split)
         for name, region in parts.regions.items():
             delattr(parts.outer, name)
             setattr(parts.outer, name, self._compile_region(region))
         if self._is_one_region(parts.outer):
             return _call_without_graph(parts.outer)
+        split = split_off_once(parts.outer)
+        if split is not None:
+            return WithConstants(split)
         parts.outer.recompile()
         return parts.outer.forward
 
     def _why_not(self, node: Node) -> Reason | None:
+        reason: Reason | None = node.meta.get(KERNEL)
+        if reason is not None:
+            return reason
         reason = why_not(node, self.options.disabled_ops) or why_not_importable(node)
         if reason is None and self.blame.found and call_key(node) in self.blame.found:
             reason = reason_for(node, "not-lowered", self.blame.found[call_key(node)])

@@ -92,6 +92,13 @@ class Options:
         "memory for a second copy of these. False passes parameters on each call.",
         affects_code=True,
     )
+    extern: str = _option(
+        "auto",
+        "Leave operators to kernels of PyTorch's libraries: those that are slower in IREE by measurement (auto), none, "
+        "or, to experiment, all that have such a kernel.",
+        affects_code=True,
+        choices=("auto", "none", "all"),
+    )
     compile_flags: tuple[str, ...] = _option(
         (), "Further iree-compile flags, after turbine_lite's own.", affects_code=True, check=_all_flags
     )

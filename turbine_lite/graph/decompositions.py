@@ -1,4 +1,4 @@
-"""The decompositions under which AOTAutograd traces."""
+"""Operators written as smaller ones, as AOTAutograd traces them and as regions for IREE are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch._decomp import get_decompositions
 
 from turbine_lite.graph.signature import dense_order, inverse
 
-__all__ = ["decomposition_table"]
+__all__ = ["decomposition_table", "decompositions_before_partition", "draws_random_numbers"]
 
 aten = torch.ops.aten
 
@@ -50,9 +50,29 @@ _FOR_TRAINING = (
 )
 
 
+# Operators that AOTAutograd leaves whole, and that are decomposed where they run in IREE: eager has a kernel that does
+# all of it, and what a layer is can be told from them.
+_WHOLE = (
+    aten.addmm.default,
+    aten.silu.default,
+    aten.hardswish.default,
+    aten.hardsigmoid.default,
+    aten.native_layer_norm.default,
+    aten.native_group_norm.default,
+    aten._native_batch_norm_legit_no_training.default,
+    aten._scaled_dot_product_flash_attention_for_cpu.default,
+)
+
+
+@functools.cache
+def decompositions_before_partition() -> dict[Any, Callable[..., Any]]:
+    """The table for AOTAutograd: without operators that are to be decomposed only where they run in IREE."""
+    return {op: function for op, function in decomposition_table().items() if op not in _WHOLE}
+
+
 @functools.cache
 def decomposition_table() -> dict[Any, Callable[..., Any]]:
-    """torch-mlir's table and more for training, without what would change what the caller sees.
+    """All decompositions: torch-mlir's table and more for training, without what would change what the caller sees.
 
     Decompositions of views would lose that they are views (and put ``prims`` views before autograd); those of random
     operators would draw other numbers than eager does.
@@ -72,9 +92,13 @@ def decomposition_table() -> dict[Any, Callable[..., Any]]:
 
 def _keeps_meaning(op: Any) -> bool:
     """Whether an operator may be decomposed without a change that the caller could see."""
+    return not op.is_view and not draws_random_numbers(op)
+
+
+def draws_random_numbers(op: Any) -> bool:
+    """Whether calls of an operator depend on the generator's state."""
     # Attention carries the tag for its dropout; without dropout (else AOTAutograd takes another path) it is pure.
-    draws_random_numbers = torch.Tag.nondeterministic_seeded in op.tags and "attention" not in str(op)
-    return not op.is_view and not draws_random_numbers
+    return torch.Tag.nondeterministic_seeded in op.tags and "attention" not in str(op)
 
 
 def _native_dropout(input: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:

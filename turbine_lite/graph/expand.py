@@ -7,6 +7,7 @@ what runs in eager is never expanded. ``graph/expansions`` holds the functions b
 from __future__ import annotations
 
 import contextlib
+import functools
 import operator
 from typing import Any
 
@@ -17,8 +18,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves
 
 from turbine_lite.errors import CompilationError
-from turbine_lite.graph.decompositions import decomposition_table
+from turbine_lite.graph.decompositions import decomposition_table, decompositions_before_partition
 from turbine_lite.graph.expansions import EXPANSIONS, Expansion
+from turbine_lite.graph.expansions.expansion import always
 from turbine_lite.graph.insertion import origin_of
 from turbine_lite.graph.sizes import is_static
 
@@ -53,7 +55,14 @@ def _expansion_of(node: Node) -> Expansion | None:
         # An expansion may call the operator itself, with arguments for which it is right.
         if node.meta.get("expansion") is not expansion and expansion.applies_to(node):
             return expansion
-    return None
+    return _decompositions().get(str(node.target))
+
+
+@functools.cache
+def _decompositions() -> dict[str, Expansion]:
+    """Those of the operators that the captured graph has whole."""
+    left_whole = decomposition_table().keys() - decompositions_before_partition().keys()
+    return {str(op): Expansion(decomposition_table()[op], always) for op in left_whole}
 
 
 def _is_empty(node: Node) -> bool:
@@ -100,7 +109,8 @@ def _expand(graph: Graph, node: Node, expansion: Expansion) -> list[Node]:
     def flat(*tensors: Any) -> Any:
         by_node = dict(zip(inputs, tensors, strict=True))
         args, kwargs = torch.fx.map_arg((node.args, node.kwargs), by_node.__getitem__)
-        return expansion.function(*args, **kwargs)
+        result = expansion.function(*args, **kwargs)
+        return tuple(result) if isinstance(result, tuple) else result  # some decompositions return a named one
 
     with detect_fake_mode(values) or contextlib.nullcontext(), torch.no_grad():
         traced = make_fx(flat, decomposition_table=decomposition_table())(*values)

@@ -12,6 +12,7 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from torch.utils._pytree import tree_leaves
 
+from turbine_lite.graph.decompositions import draws_random_numbers
 from turbine_lite.graph.expand import is_expanded
 from turbine_lite.graph.known_wrong import why_known_wrong
 from turbine_lite.graph.source import source_line
@@ -99,7 +100,7 @@ def why_not(node: Node, disabled_ops: tuple[str, ...] = ()) -> Reason | None:
     expanded = is_expanded(node)
     if target.namespace not in ("aten", "prims") and not expanded:
         return reason_for(node, "custom-op", "a custom operator has no lowering to IREE")
-    if torch.Tag.nondeterministic_seeded in target.tags:
+    if draws_random_numbers(target):
         return reason_for(node, "random", "random numbers must be those that eager draws")
     if target._schema.is_mutable:
         return reason_for(node, "effect", "the operator writes to its argument")

@@ -7,7 +7,7 @@ from torch.fx import Graph, Node
 
 from turbine_lite.graph.sizes import numel_hint, size_hint
 
-__all__ = ["CONTRACTIONS", "choose_driver", "estimated_operations"]
+__all__ = ["CONTRACTIONS", "LARGE_ENOUGH_FOR_THREADS", "choose_driver", "estimated_operations", "operations_of"]
 
 aten = torch.ops.aten
 
@@ -18,7 +18,7 @@ CONTRACTIONS = frozenset(
 # Waking worker threads takes 0.01 to 0.3 ms a call, and again after each part that one thread does alone. One thread
 # does so many scalar operations in a tenth of a millisecond, and in a tenth of a second.
 _TOO_SMALL_FOR_THREADS = 1_000_000
-_LARGE_ENOUGH = 1_000_000_000
+LARGE_ENOUGH_FOR_THREADS = 1_000_000_000
 
 
 def choose_driver(graph: Graph, driver: str) -> str:
@@ -31,15 +31,16 @@ def choose_driver(graph: Graph, driver: str) -> str:
     operations = estimated_operations(graph)
     if torch.get_num_threads() == 1 or operations < _TOO_SMALL_FOR_THREADS:
         return "local-sync"
-    return "local-task" if operations >= _LARGE_ENOUGH else "auto"
+    return "local-task" if operations >= LARGE_ENOUGH_FOR_THREADS else "auto"
 
 
 def estimated_operations(graph: Graph) -> int:
     """Multiply-adds of matmuls and convolutions, plus one for each element that a node produces."""
-    return sum(_operations(node) for node in graph.nodes if node.op == "call_function")
+    return sum(operations_of(node) for node in graph.nodes if node.op == "call_function")
 
 
-def _operations(node: Node) -> int:
+def operations_of(node: Node) -> int:
+    """The same of one call."""
     value = node.meta.get("val")
     elements = numel_hint(value) if isinstance(value, torch.Tensor) else 0
     if node.target in (aten.mm.default, aten.bmm.default):
@@ -53,6 +54,10 @@ def _operations(node: Node) -> int:
         gradient, _, weight = node.args[:3]
         if isinstance(gradient, Node) and isinstance(weight, Node):
             return 2 * numel_hint(gradient.meta["val"]) * numel_hint(weight.meta["val"][0])
+    if node.target is aten._scaled_dot_product_flash_attention_for_cpu.default:
+        query, key, *_ = node.args
+        if isinstance(query, Node) and isinstance(key, Node):
+            return 2 * numel_hint(query.meta["val"]) * size_hint(key.meta["val"].shape[-2])
     return elements
 
 

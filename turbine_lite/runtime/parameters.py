@@ -69,11 +69,8 @@ class ParameterValues:
         self._samples = [_bytes_in_the_middle(tensor, longest) for tensor in ordered]
         self._compared = torch.cat(self._samples)
         self._now = torch.empty_like(self._compared)
-        # Where IREE cannot use torch's memory it has a copy, which is compared with what torch has now.
-        self._dense = [
-            tensor if is_importable(tensor) else tensor.clone(memory_format=torch.contiguous_format)
-            for tensor in ordered
-        ]
+        self._ordered = ordered
+        self._dense: list[torch.Tensor] = []
 
     def are(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether the tensors, which lie where those lay, hold the same values still."""
@@ -100,6 +97,11 @@ class ParameterValues:
 
     def module(self, instance: Any) -> Any:
         """A VM module that gives the values to a program."""
+        # Where IREE cannot use torch's memory it has a copy.
+        self._dense = [
+            tensor if is_importable(tensor) else tensor.clone(memory_format=torch.contiguous_format)
+            for tensor in self._ordered
+        ]
         index = runtime.ParameterIndex()
         for position, tensor in zip(self._positions, self._dense, strict=True):
             size = tensor.numel() * tensor.itemsize

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from turbine_lite.graph.expansions import (
+    attention,
     bessel,
     convolution,
     elementwise,
@@ -28,7 +29,7 @@ __all__ = ["EXPANSIONS", "Expansion"]
 
 _FAMILIES = (
     *(empty, scalars, steps, elementwise, integers, special, bessel, reductions, sums, scans, sorting, movement),
-    *(convolution, pooling, writes, quantized, trigonometry, rounding),
+    *(attention, convolution, pooling, writes, quantized, trigonometry, rounding),
 )
 
 

@@ -1,0 +1,52 @@
+"""Operators that a kernel of PyTorch's libraries (ATen, oneDNN) runs faster than IREE stay with it, inside of a graph.
+
+``choose`` says which, by measured ratios; ``convolution`` and ``linear`` fuse them with their neighbours and give them
+packed weights, ``layout`` settles the memory layouts of what lies between; ``turbine_lite.graph.once`` moves what
+depends on parameters alone, packing above all, out of each call.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import GraphModule
+
+from turbine_lite.graph.extern import convolution, linear
+from turbine_lite.graph.extern.choose import KERNEL, reason_for_kernel
+from turbine_lite.graph.extern.layout import settle_layouts
+from turbine_lite.graph.insertion import copy_graph_module
+
+__all__ = ["KERNEL", "use_kernels"]
+
+
+def use_kernels(gm: GraphModule, extern: str, *, pack: bool) -> GraphModule:
+    """A graph in which the calls for kernels have the reason for it under ``KERNEL`` in their ``meta``.
+
+    Args:
+        gm: the captured graph; it is left as it is.
+        extern: the option.
+        pack: fuse them with their neighbours and give them packed weights, where these are parameters.
+    """
+    if extern == "none":
+        return gm
+    changed = copy_graph_module(gm)
+    chosen = []
+    for node in changed.graph.nodes:
+        reason = reason_for_kernel(node, extern) if node.op == "call_function" else None
+        if reason is not None:
+            node.meta[KERNEL] = reason
+            chosen.append(node)
+    if not chosen:
+        return gm
+    if pack and not _is_dynamic(changed):
+        for node in chosen:
+            if convolution.can_be_packed(node):
+                convolution.pack(changed.graph, node)
+            elif linear.can_be_packed(node):
+                linear.pack(changed.graph, node)
+        settle_layouts(changed.graph)
+    changed.recompile()
+    return changed
+
+
+def _is_dynamic(gm: GraphModule) -> bool:
+    return any(isinstance(node.meta.get("val"), torch.SymInt) for node in gm.graph.nodes)

@@ -1,0 +1,112 @@
+"""Which operators a library's kernel runs faster than IREE does, as measured.
+
+The ratios are times in IREE, with its parameters packed, divided by times of the kernel: medians of one run on two
+cores of Zen 3, two threads, float32, torch 2.13 and IREE 3.13. Rows go as IREE's side gets faster.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from turbine_lite.graph.sizes import numel_hint, size_hint
+from turbine_lite.graph.support import Reason, reason_for, tensors_of
+from turbine_lite.graph.work import operations_of
+
+__all__ = ["KERNEL", "reason_for_kernel"]
+
+aten = torch.ops.aten
+
+# The key in a node's ``meta`` of the reason why it is left to a kernel.
+KERNEL = "turbine_lite.kernel"
+
+# Where IREE is slower by this much, the kernel is taken.
+_MUCH_SLOWER = 1.3
+
+# Calls of fewer multiply-adds stay where their neighbours are: what they cost is the call.
+_LEAST_OPERATIONS = 1_000_000
+
+# Of a matrix of fewer rows nothing is gained by tiles, and IREE's packed weights are read faster.
+_LEAST_ROWS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class _Row:
+    """Calls of one class: what they are called, how many times slower IREE is, and which they are."""
+
+    name: str
+    slower: float
+    holds_for: Callable[[Node], bool]
+
+
+def reason_for_kernel(node: Node, extern: str) -> Reason | None:
+    """Why a call is to be left to a kernel of PyTorch's libraries, or None.
+
+    Args:
+        node: a call of the captured graph.
+        extern: the option.
+    """
+    if extern == "none" or node.target not in _TABLE or not _is_float32(node):
+        return None
+    if extern == "all":
+        return reason_for(node, "slower", "option extern")
+    row = next((row for row in _TABLE[node.target] if row.holds_for(node)), None)
+    if row is None or row.slower < _MUCH_SLOWER or operations_of(node) < _LEAST_OPERATIONS:
+        return None
+    return reason_for(node, "slower", f"{row.name} is slower in IREE: measured {row.slower:.1f}x (option extern)")
+
+
+def _is_float32(node: Node) -> bool:
+    return all(tensor.dtype is torch.float32 for tensor in tensors_of(node) if tensor.is_floating_point())
+
+
+def _is_transposed(node: Node) -> bool:
+    return bool(node.args[6])
+
+
+def _is_depthwise(node: Node) -> bool:
+    weight: Any = node.args[1]
+    return _is_grouped(node) and size_hint(weight.meta["val"].shape[1]) == 1
+
+
+def _is_grouped(node: Node) -> bool:
+    groups: Any = node.args[8]
+    return bool(groups != 1)
+
+
+def _is_pointwise(node: Node) -> bool:
+    weight: Any = node.args[1]
+    return numel_hint(weight.meta["val"][0, 0]) == 1
+
+
+def _has_rows(node: Node) -> bool:
+    return size_hint(node.meta["val"].shape[-2]) >= _LEAST_ROWS
+
+
+def _has_no_dropout(node: Node) -> bool:
+    dropout: Any = node.args[3] if len(node.args) > 3 else node.kwargs.get("dropout_p", 0.0)
+    return bool(dropout == 0.0)
+
+
+def _always(node: Node) -> bool:
+    return True
+
+
+# By operator; the first row that holds is taken.
+_TABLE: dict[Any, tuple[_Row, ...]] = {
+    aten.convolution.default: (
+        _Row("a transposed convolution", 13.5, _is_transposed),
+        _Row("a depthwise convolution", 4.0, _is_depthwise),
+        _Row("a grouped convolution", 20.9, _is_grouped),
+        _Row("a 1x1 convolution", 1.4, _is_pointwise),
+        _Row("a convolution", 1.6, _always),
+    ),
+    aten.convolution_backward.default: (_Row("the gradient of a convolution", 10.8, _always),),
+    aten.mm.default: (_Row("a matmul", 1.3, _has_rows),),
+    aten.addmm.default: (_Row("a matmul", 1.3, _has_rows),),
+    aten._scaled_dot_product_flash_attention_for_cpu.default: (_Row("attention", 2.2, _has_no_dropout),),
+}

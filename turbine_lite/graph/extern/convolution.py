@@ -1,0 +1,113 @@
+"""Convolutions for oneDNN's kernel, with packed weights, fused with what follows them.
+
+Folded into the weights: batch norm as inference computes it. Done by the kernel: a sum with another tensor, and the
+activation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from turbine_lite.graph.extern.choose import KERNEL
+from turbine_lite.graph.extern.fusing import activation_of, bounds_of, call_kernel, only_user
+from turbine_lite.graph.extern.kernels import HAS_ONEDNN, NO_ACTIVATION, convolution, pack_convolution
+from turbine_lite.graph.insertion import call_with_meta
+from turbine_lite.graph.once import ONCE, depends_on_parameters_only
+
+__all__ = ["can_be_packed", "pack"]
+
+aten = torch.ops.aten
+
+_BATCH_NORM = aten._native_batch_norm_legit_no_training.default
+
+
+def can_be_packed(node: Node) -> bool:
+    """Whether a call is a 2-d convolution of float32 images with parameters as weights."""
+    if node.target is not aten.convolution.default or not HAS_ONEDNN:
+        return False
+    arguments: Any = node.args
+    x, weight, bias, _, _, _, transposed, *_ = arguments
+    return (
+        not transposed
+        and x.meta["val"].dim() == 4
+        and all(n.meta["val"].dtype is torch.float32 for n in (x, weight))
+        and depends_on_parameters_only(weight)
+        and (not isinstance(bias, Node) or depends_on_parameters_only(bias))
+    )
+
+
+def pack(graph: Graph, node: Node) -> Node:
+    """Replace a convolution that :func:`can_be_packed`, and what can be fused with it; returns what replaced them."""
+    arguments: Any = node.args
+    x, weight, bias, stride, padding, dilation, _, _, groups = arguments
+    last = node
+    following = only_user(last)
+    if following is not None and _is_foldable(following):
+        with graph.inserting_before(node):
+            weight, bias = _folded(graph, weight, bias, following, node)
+        last = next(iter(following.users))
+    other, last = _summand(last, node)
+    following = only_user(last)
+    activation = activation_of(following) if other is None else None
+    bounds = bounds_of(following)
+    if following is not None and (activation is not None or bounds is not None):
+        last = following
+    value = last.meta["val"]
+    with graph.inserting_before(node):
+        packing = (weight, padding, stride, dilation, groups, list(x.meta["val"].shape))
+        packed = call_kernel(graph, pack_convolution, packing, weight.meta["val"], node)
+        packed.meta[ONCE] = True
+    with graph.inserting_after(last):
+        operands = (x, other, packed, bias, padding, stride, dilation, groups, activation or NO_ACTIVATION, bounds)
+        fused = call_kernel(graph, convolution, operands, value, node)
+    last.replace_all_uses_with(fused)
+    graph.eliminate_dead_code()
+    return fused
+
+
+def _is_foldable(node: Node) -> bool:
+    """Whether a node is batch norm with parameters, of which nothing but the result is used."""
+    if node.target is not _BATCH_NORM or len(node.users) != 1:
+        return False
+    item: Any = next(iter(node.users)).args[1]
+    parameters = node.all_input_nodes[1:]
+    return bool(item == 0) and all(
+        depends_on_parameters_only(p) and p.meta["val"].dtype is torch.float32 for p in parameters
+    )
+
+
+def _folded(graph: Graph, weight: Node, bias: Any, norm: Node, like: Node) -> tuple[Node, Node]:
+    """Weight and bias of a convolution that is batch norm of one with ``weight`` and ``bias``."""
+
+    def call(target: Any, *args: Any) -> Node:
+        node = call_with_meta(graph, target, args, like)
+        node.meta[KERNEL] = like.meta[KERNEL]
+        return node
+
+    _, gamma, beta, mean, variance, _, epsilon = norm.args
+    scale = call(aten.rsqrt.default, call(aten.add.Tensor, variance, epsilon))
+    if gamma is not None:
+        scale = call(aten.mul.Tensor, scale, gamma)
+    centre = mean if bias is None else call(aten.sub.Tensor, mean, bias)
+    shift = call(aten.neg.default, call(aten.mul.Tensor, centre, scale))
+    if beta is not None:
+        shift = call(aten.add.Tensor, shift, beta)
+    scaled = call(aten.mul.Tensor, weight, call(aten.view.default, scale, [-1, 1, 1, 1]))
+    shift.meta[ONCE] = True
+    return scaled, shift
+
+
+def _summand(last: Node, first: Node) -> tuple[Node | None, Node]:
+    """The other operand, if all that becomes of ``last`` is a sum with a tensor like it; and the last node fused."""
+    add = only_user(last)
+    if add is None or add.target is not aten.add.Tensor or add.kwargs.get("alpha", 1) != 1:
+        return None, last
+    other = add.args[0] if add.args[1] is last else add.args[1]
+    if not isinstance(other, Node) or other is last:
+        return None, last
+    mine, others = last.meta["val"], other.meta["val"]
+    alike = isinstance(others, torch.Tensor) and mine.shape == others.shape and mine.dtype is others.dtype
+    return (other, add) if alike else (None, last)

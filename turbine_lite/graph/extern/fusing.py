@@ -1,0 +1,63 @@
+"""What can be fused into a kernel: which calls follow it, and what it calls them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from turbine_lite.graph.extern.kernels import Activation, Bounds
+from turbine_lite.graph.insertion import origin_of
+
+__all__ = ["activation_of", "bounds_of", "call_kernel", "only_user"]
+
+aten = torch.ops.aten
+
+# oneDNN's activations that make of NaN and infinities what eager makes of them.
+_ACTIVATIONS: dict[Any, tuple[str, str]] = {
+    aten.silu.default: ("swish", ""),
+    aten.sigmoid.default: ("sigmoid", ""),
+    aten.tanh.default: ("tanh", ""),
+    aten.hardswish.default: ("hardswish", ""),
+}
+
+
+def only_user(node: Node) -> Node | None:
+    """The one call that reads the node; None if there are more, or none."""
+    return next(iter(node.users)) if len(node.users) == 1 else None
+
+
+def activation_of(node: Node | None) -> Activation | None:
+    """What oneDNN calls this call; None if it has none of the same values."""
+    if node is None:
+        return None
+    if node.target in _ACTIVATIONS:
+        name, variant = _ACTIVATIONS[node.target]
+        return name, (), variant
+    if node.target is aten.gelu.default:
+        return "gelu", (), str(node.kwargs.get("approximate", "none"))
+    if node.target is aten.leaky_relu.default:
+        slope: Any = node.args[1] if len(node.args) > 1 else 0.01
+        return "leaky_relu", (slope,), ""
+    return None
+
+
+def bounds_of(node: Node | None) -> Bounds | None:
+    """The bounds of a clamp."""
+    if node is None:
+        return None
+    if node.target is aten.relu.default:
+        return 0, None
+    if node.target is aten.hardtanh.default and not node.kwargs:
+        given: Any = node.args[1:]
+        low: Any = given[0] if given else -1.0
+        return low, given[1] if len(given) > 1 else 1.0
+    return None
+
+
+def call_kernel(graph: Graph, function: Any, arguments: tuple[Any, ...], value: torch.Tensor, node: Node) -> Node:
+    """Insert a call of a kernel in the place of ``node``; ``value`` is its fake value."""
+    result = graph.call_function(function, arguments)
+    result.meta = {**node.meta, "val": value, "origin": origin_of(node)}
+    return result

@@ -1,0 +1,107 @@
+"""What the kernels are called through: functions of tensors, as nodes of a graph that run in eager."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = [
+    "HAS_ONEDNN",
+    "NO_ACTIVATION",
+    "Activation",
+    "Bounds",
+    "convolution",
+    "linear",
+    "pack_convolution",
+    "pack_linear",
+]
+
+mkldnn = torch.ops.mkldnn
+
+# Builds of PyTorch may lack it.
+HAS_ONEDNN: bool = torch._C._has_mkldnn
+
+# oneDNN's name of an activation, its numbers and its variant.
+Activation = tuple[str, tuple[float, ...], str]
+
+NO_ACTIVATION: Activation = ("none", (), "")
+
+# The least and the largest value, None for no such.
+Bounds = tuple[float | None, float | None]
+
+
+def pack_convolution(
+    weight: Tensor,
+    padding: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    input_size: Sequence[int],
+) -> Tensor:
+    """The weight (out, in / groups, height, width) as oneDNN wants it for inputs of ``input_size``; opaque."""
+    packed: Tensor = mkldnn._reorder_convolution_weight(weight, padding, stride, dilation, groups, input_size)
+    return packed
+
+
+def convolution(
+    x: Tensor,
+    other: Tensor | None,
+    weight: Tensor,
+    bias: Tensor | None,
+    padding: Sequence[int],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+    activation: Activation,
+    bounds: Bounds | None,
+) -> Tensor:
+    """``clamp(activation(conv2d(x, weight, bias) + other), *bounds)``, by oneDNN.
+
+    Args:
+        x: (batch, in, height, width), channels last.
+        other: of the result's shape, channels last, or None.
+        weight: from :func:`pack_convolution`.
+        bias: (out,) or None.
+        padding, stride, dilation, groups: as ``conv2d`` has them.
+        activation: applied first.
+        bounds: applied in place, by ATen: oneDNN's own ``relu`` and ``hardtanh`` make 0 of NaN.
+
+    Returns:
+        (batch, out, height, width), channels last.
+    """
+    geometry = (padding, stride, dilation, groups)
+    if other is None:
+        result = mkldnn._convolution_pointwise(x, weight, bias, *geometry, *activation)
+    else:
+        result = mkldnn._convolution_pointwise(x, other, weight, bias, *geometry, "add", None, None, [], None)
+    return _clamped(result, bounds).contiguous(memory_format=torch.channels_last)
+
+
+def pack_linear(weight: Tensor, rows: int) -> Tensor:
+    """The weight (in, out) of a matmul as oneDNN wants it for ``rows`` rows; opaque."""
+    packed: Tensor = mkldnn._reorder_linear_weight(weight.t().contiguous(), rows)
+    return packed
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation, bounds: Bounds | None) -> Tensor:
+    """``clamp(activation(x @ weight + bias), *bounds)``, by oneDNN.
+
+    Args:
+        x: (rows, in), row-major.
+        weight: from :func:`pack_linear`.
+        bias: (out,) or None.
+        activation, bounds: as for :func:`convolution`.
+
+    Returns:
+        (rows, out).
+    """
+    return _clamped(mkldnn._linear_pointwise(x, weight, bias, *activation), bounds)
+
+
+def _clamped(result: Tensor, bounds: Bounds | None) -> Tensor:
+    """In place."""
+    if bounds is None:
+        return result
+    return result.relu_() if bounds == (0, None) else result.clamp_(*bounds)

@@ -1,0 +1,90 @@
+"""What is to be computed once from parameters, not on each call: packed weights of kernels.
+
+(What runs in IREE, IREE hoists itself.)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch.fx import Graph, GraphModule, Node
+
+from turbine_lite.graph.parameters import PARAMETER
+
+__all__ = ["ONCE", "Split", "depends_on_parameters_only", "split_off_once"]
+
+# The key in a node's ``meta`` that says so. Such a node depends on parameters alone, and is no result of the graph:
+# what the caller gets must be his to write.
+ONCE = "turbine_lite.once"
+
+
+class Split(NamedTuple):
+    """A graph module in two.
+
+    Attributes:
+        once: from the parameters at ``parameters`` (positions among the arguments) to values.
+        main: from all arguments, followed by these values, to the results.
+        parameters: positions of the arguments that ``once`` takes.
+    """
+
+    once: GraphModule
+    main: GraphModule
+    parameters: tuple[int, ...]
+
+
+def depends_on_parameters_only(node: Node) -> bool:
+    """Whether a value is a parameter or computed from nothing but parameters."""
+    pending, seen = [node], {node}
+    while pending:
+        current = pending.pop()
+        if current.op == "placeholder":
+            if PARAMETER not in current.meta:
+                return False
+        elif current.op != "call_function" or not current.all_input_nodes or current.is_impure():
+            return False
+        new = [source for source in current.all_input_nodes if source not in seen]
+        seen.update(new)
+        pending += new
+    return True
+
+
+def split_off_once(gm: GraphModule) -> Split | None:
+    """Split a graph module; None if no node of it is marked with ``ONCE``."""
+    roots = [node for node in gm.graph.nodes if ONCE in node.meta]
+    if not roots:
+        return None
+    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    needed = _ancestors(roots)
+    positions = tuple(index for index, node in enumerate(placeholders) if node in needed)
+    dropped = _needed_only_for(roots, needed, gm.graph)
+    once, main = Graph(), Graph()
+    copies = {placeholders[index]: once.node_copy(placeholders[index]) for index in positions}
+    for node in gm.graph.nodes:
+        if node in needed and node.op != "placeholder":
+            copies[node] = once.node_copy(node, copies.__getitem__)
+    once.output(tuple(copies[node] for node in roots))
+
+    copies = {node: main.placeholder(node.name) for node in (*placeholders, *roots)}
+    for node in gm.graph.nodes:
+        if node not in copies and node not in dropped:
+            copies[node] = main.node_copy(node, copies.__getitem__)
+    return Split(GraphModule(gm, once), GraphModule(gm, main), positions)
+
+
+def _ancestors(roots: list[Node]) -> set[Node]:
+    """The nodes themselves and all that they are computed from."""
+    found, pending = set(roots), list(roots)
+    while pending:
+        new = [source for source in pending.pop().all_input_nodes if source not in found]
+        found.update(new)
+        pending += new
+    return found
+
+
+def _needed_only_for(roots: list[Node], needed: set[Node], graph: Graph) -> set[Node]:
+    """Those of the nodes ``needed`` for the roots that nothing else needs."""
+    only = set(roots)
+    for node in reversed(list(graph.nodes)):
+        if node in needed and node.op != "placeholder" and all(user in only for user in node.users):
+            only.add(node)
+    return only - set(roots)
