@@ -43,54 +43,67 @@ _OF_MEMORY = frozenset(
 
 def settle_layouts(graph: Graph) -> None:
     """Give kernels what they want, and compute the fake values of all that follows anew, in place."""
-    original = {node: node.meta.get("val") for node in graph.nodes}
-    targets = {node: node.target for node in graph.nodes}
-    views: dict[Node, Node] = {}
-    converted: dict[tuple[Node, object], Node] = {}
-
-    def arranged(node: Node, strides: tuple[int, ...] | None) -> Node:
-        """The tensor with these strides, or channels last."""
-        value = node.meta["val"]
-        if value.stride() == strides or (strides is None and value.is_contiguous(memory_format=torch.channels_last)):
-            return node
-        if (node, strides) not in converted:
-            with graph.inserting_before(_first_place_after(graph, node)):
-                converted[node, strides] = _copy(graph, node, original.get(node), strides)
-        return converted[node, strides]
-
-    def restored(node: Node) -> Node:
-        """The node with the strides that it had; of a view, the view of what it describes."""
-        before = original.get(node)
-        if not isinstance(before, torch.Tensor) or node.meta["val"].stride() == before.stride():
-            return node
-        if not is_view(node):
-            return arranged(node, before.stride())
-        if node not in views:
-            sources = {source: restored(source) for source in node.all_input_nodes}
-            with graph.inserting_before(_first_place_after(graph, node)):
-                copy = views[node] = graph.node_copy(node, sources.__getitem__)
-            copy.meta["val"] = before
-            copy.target = targets[node]
-        return views[node]
-
-    def restore(user: Node) -> None:
-        for source in user.all_input_nodes:
-            user.replace_input_with(source, restored(source))
-
+    layouts = _Layouts(graph)
     moved: set[Node] = set()
     for node in list(graph.nodes):
+        follows = any(source in moved for source in node.all_input_nodes)
         if node.target is convolution:
-            for position in (0, 1):
-                source = node.args[position]
+            for source in node.args[:2]:
                 if isinstance(source, Node):
-                    node.replace_input_with(source, arranged(source, None))
+                    node.replace_input_with(source, layouts.channels_last(source))
             _make_channels_last(node)
             moved.add(node)
-        elif node.op == "output" or (any(source in moved for source in node.all_input_nodes) and _is_of_memory(node)):
-            restore(node)
-        elif any(source in moved for source in node.all_input_nodes):
+        elif node.op == "output" or (follows and _is_of_memory(node)):
+            for source in node.all_input_nodes:
+                node.replace_input_with(source, layouts.restored(source))
+        elif follows:
             _recompute(node)
             moved.add(node)
+
+
+class _Layouts:
+    """Copies of a graph's tensors in other layouts, each made once."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._captured = {node: (node.meta.get("val"), node.target) for node in graph.nodes}
+        self._channels_last: dict[Node, Node] = {}
+        self._restored: dict[Node, Node] = {}
+
+    def channels_last(self, node: Node) -> Node:
+        """The image channels last."""
+        if node.meta["val"].is_contiguous(memory_format=torch.channels_last):
+            return node
+        if node not in self._channels_last:
+            with self._graph.inserting_before(_first_place_after(node)):
+                self._channels_last[node] = call_with_meta(
+                    self._graph, aten.clone.default, (node,), node, memory_format=torch.channels_last
+                )
+        return self._channels_last[node]
+
+    def restored(self, node: Node) -> Node:
+        """The node with the strides that it had; of a view, the view of what it described."""
+        value, target = self._captured.get(node, (None, None))
+        if not isinstance(value, torch.Tensor) or node.meta["val"].stride() == value.stride():
+            return node
+        if node not in self._restored:
+            sources = {source: self.restored(source) for source in node.all_input_nodes} if is_view(node) else {}
+            with self._graph.inserting_before(_first_place_after(node)):
+                if sources:
+                    copy = self._graph.node_copy(node, sources.__getitem__)
+                    copy.target, copy.meta["val"] = target, value
+                else:
+                    copy = self._copy(node, value)
+            self._restored[node] = copy
+        return self._restored[node]
+
+    def _copy(self, node: Node, value: torch.Tensor) -> Node:
+        """A copy that lies in memory as ``value`` does."""
+        order = dense_order(value) or tuple(range(value.dim()))
+        permuted = call_with_meta(self._graph, aten.permute.default, (node, list(order)), node)
+        rows: dict[str, Any] = {"memory_format": torch.contiguous_format}
+        copied = call_with_meta(self._graph, aten.clone.default, (permuted,), node, **rows)
+        return call_with_meta(self._graph, aten.permute.default, (copied, list(inverse(order))), node)
 
 
 def _make_channels_last(node: Node) -> None:
@@ -99,16 +112,7 @@ def _make_channels_last(node: Node) -> None:
         node.meta["val"] = torch.empty_like(value, memory_format=torch.channels_last)
 
 
-def _copy(graph: Graph, node: Node, original: Any, strides: tuple[int, ...] | None) -> Node:
-    if strides is None:
-        return call_with_meta(graph, aten.clone.default, (node,), node, memory_format=torch.channels_last)
-    order = dense_order(original) or tuple(range(original.dim()))
-    permuted = call_with_meta(graph, aten.permute.default, (node, list(order)), node)
-    copied = call_with_meta(graph, aten.clone.default, (permuted,), node, memory_format=torch.contiguous_format)
-    return call_with_meta(graph, aten.permute.default, (copied, list(inverse(order))), node)
-
-
-def _first_place_after(graph: Graph, node: Node) -> Node:
+def _first_place_after(node: Node) -> Node:
     """The node before which one that reads ``node`` can be inserted first; placeholders stay together."""
     following = node.next
     while following.op == "placeholder":
