@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten
 
-NATIVE = {"fallback": "error"}
+NATIVE = {"fallback": "error", "extern": "none"}
 
 # (relative, absolute). float32 sums are taken in another order than in eager; chains in half precision are rounded
 # once where eager rounds at each step.

@@ -28,6 +28,18 @@ def test_forward_equals_eager(name):
     assert not [key for key in counts() if key.startswith("eager")]
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_forward_with_kernels_equals_eager(name):
+    model, arguments = build(name)
+    model.eval()
+    compiled = torch.compile(model, backend="turbine_lite_cpu", options={"fallback": "error", "extern": "all"})
+    with torch.no_grad():
+        want, got = main_result(model(**arguments)), main_result(compiled(**arguments))
+    assert relative_error(got, want) < 1e-4
+    assert got.stride() == want.stride()
+    assert any(key.endswith(": slower") for key in counts())
+
+
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # Dynamo looks at it in GPT-2's loss
 @pytest.mark.parametrize("name", ["resnet", "bert", "gpt2", "vit"])
 def test_gradients_equal_eagers(name):

@@ -30,10 +30,11 @@ _FAST_FLAGS = (
     "--iree-opt-level={opt_level}",
     # Convolutions as matmuls: ResNet-18 336 ms -> 39 ms.
     "--iree-global-opt-use-im2col-for-convs",
-    # Else loops whose length is no multiple of the tile's are masked, and AVX2's masked stores take many times as long:
-    # a sum of 576,000 elements 650 us -> 175 us, Whisper's encoder 4.1 s -> 0.75 s.
-    "--iree-llvmcpu-vector-pproc-strategy=peel",
 )
+
+# Else loops whose length is no multiple of the tile's are masked, and AVX2's masked stores take many times as long: a
+# sum of 576,000 elements 650 us -> 175 us, Whisper's encoder 4.1 s -> 0.75 s.
+_FAST_GLOBAL_FLAGS = ("--iree-llvmcpu-vector-pproc-strategy=peel",)
 
 # Matmuls on packed tiles with micro-kernels: 80 ms -> 29 ms for 1024x1024x1024 on one core. Not for batched matmuls
 # over dynamic dimensions: ``(2, 12, n, n) @ (2, 12, n, 64)`` comes out wrong.
@@ -95,8 +96,9 @@ def flag_sets(options: Options, traits: Traits) -> tuple[FlagSet, ...]:
     """The sets to try in order; a later one is milder. ``options.compile_flags`` replace flags of the same name."""
     base = (*_BASE_FLAGS, f"--iree-input-demote-f64-to-f32={'false' if traits.keep_f64 else 'true'}")
     tiling = () if traits.dynamic and traits.batched_matmul else _TILING_FLAGS
-    fast = _flag_set("fast", (*base, *_FAST_FLAGS, *tiling), _GLOBAL_FLAGS, options)
-    unfused = _flag_set("unfused", (*base, *_FAST_FLAGS, *tiling, *_UNFUSED_FLAGS), _GLOBAL_FLAGS, options)
+    fast = _flag_set("fast", (*base, *_FAST_FLAGS, *tiling), _GLOBAL_FLAGS + _FAST_GLOBAL_FLAGS, options)
+    unfused_flags = (*base, *_FAST_FLAGS, *tiling, *_UNFUSED_FLAGS)
+    unfused = _flag_set("unfused", unfused_flags, _GLOBAL_FLAGS + _FAST_GLOBAL_FLAGS, options)
     mild = _flag_set("mild", (*base, *_MILD_FLAGS), _GLOBAL_FLAGS + _MILD_GLOBAL_FLAGS, options)
     return (unfused, mild) if traits.dynamic else (fast, unfused, mild)
 
