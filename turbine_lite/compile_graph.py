@@ -66,9 +66,9 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
     dump = open_dump(options.dump_dir, kind)
     if dump.enabled:
         dump.write("fx_graph.py", gm.print_readable(print_output=False))
-    if kind == "inference":
-        mark_parameters(gm)
     is_inference = kind == "inference"
+    if is_inference:
+        mark_parameters(gm)
     with_kernels = use_kernels(gm, options.extern, pack=is_inference and options.pack_parameters)
     if is_inference and with_kernels is not gm:
         options = _beside_kernels(options, with_kernels)
@@ -138,19 +138,17 @@ class _GraphCompiler:
         """A callable with ``gm``'s signature that runs what it can in IREE."""
         parts = partition(gm, self._why_not, self.options.min_block_size)
         self._report(parts.reasons)
-        if not parts.regions:
-            split = split_off_once(gm)
-            return gm.forward if split is None else WithConstants(split)
+        outer = parts.outer if parts.regions else gm
         for name, region in parts.regions.items():
-            delattr(parts.outer, name)
-            setattr(parts.outer, name, self._compile_region(region))
-        if self._is_one_region(parts.outer):
-            return _call_without_graph(parts.outer)
-        split = split_off_once(parts.outer)
+            delattr(outer, name)
+            setattr(outer, name, self._compile_region(region))
+        if parts.regions and self._is_one_region(outer):
+            return _call_without_graph(outer)
+        split = split_off_once(outer)
         if split is not None:
             return WithConstants(split)
-        parts.outer.recompile()
-        return parts.outer.forward
+        outer.recompile()
+        return outer.forward
 
     def _why_not(self, node: Node) -> Reason | None:
         reason: Reason | None = node.meta.get(KERNEL)

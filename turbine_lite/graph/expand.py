@@ -60,9 +60,9 @@ def _expansion_of(node: Node) -> Expansion | None:
 
 @functools.cache
 def _decompositions() -> dict[str, Expansion]:
-    """Those of the operators that the captured graph has whole."""
+    """Those of the operators that the captured graph has whole, but for those with an expansion instead."""
     left_whole = decomposition_table().keys() - decompositions_before_partition().keys()
-    return {str(op): Expansion(decomposition_table()[op], always) for op in left_whole}
+    return {str(op): Expansion(decomposition_table()[op], always) for op in left_whole if str(op) not in EXPANSIONS}
 
 
 def _is_empty(node: Node) -> bool:

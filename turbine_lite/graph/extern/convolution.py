@@ -39,8 +39,8 @@ def can_be_packed(node: Node) -> bool:
     )
 
 
-def pack(graph: Graph, node: Node) -> Node:
-    """Replace a convolution that :func:`can_be_packed`, and what can be fused with it; returns what replaced them."""
+def pack(graph: Graph, node: Node) -> None:
+    """Replace a convolution that :func:`can_be_packed`, and what can be fused with it."""
     arguments: Any = node.args
     x, weight, bias, stride, padding, dilation, _, _, groups = arguments
     last = node
@@ -49,7 +49,7 @@ def pack(graph: Graph, node: Node) -> Node:
         with graph.inserting_before(node):
             weight, bias = _folded(graph, weight, bias, following, node)
         last = next(iter(following.users))
-    other, last = _summand(last, node)
+    other, last = _summand(last)
     following = only_user(last)
     activation = activation_of(following) if other is None else None
     bounds = bounds_of(following)
@@ -65,7 +65,6 @@ def pack(graph: Graph, node: Node) -> Node:
         fused = call_kernel(graph, convolution, operands, value, node)
     last.replace_all_uses_with(fused)
     graph.eliminate_dead_code()
-    return fused
 
 
 def _is_foldable(node: Node) -> bool:
@@ -100,7 +99,7 @@ def _folded(graph: Graph, weight: Node, bias: Any, norm: Node, like: Node) -> tu
     return scaled, shift
 
 
-def _summand(last: Node, first: Node) -> tuple[Node | None, Node]:
+def _summand(last: Node) -> tuple[Node | None, Node]:
     """The other operand, if all that becomes of ``last`` is a sum with a tensor like it; and the last node fused."""
     add = only_user(last)
     if add is None or add.target is not aten.add.Tensor or add.kwargs.get("alpha", 1) != 1:
