@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch.fx import GraphModule
 
+from turbine_lite.compiler import memo
 from turbine_lite.compiler.driver import Compiled, compile_to_vmfb
 from turbine_lite.compiler.flags import Traits, flag_sets
 from turbine_lite.diagnostics.dump import Dump
@@ -105,13 +106,21 @@ def prepare(region: GraphModule) -> Prepared:
 
 
 def _compile(module: ImportedModule, options: Options, dump: Dump, traits: Traits) -> Compiled:
+    sets = flag_sets(options, traits)
+    key = (module.fingerprint(), sets, options.compiler)
+    # A dump is of this region, with its node names.
+    known = None if dump.enabled else memo.get(key)
+    if known is not None:
+        return known
     try:
-        return compile_to_vmfb(module.bytecode, options, traits)
+        compiled = compile_to_vmfb(module.bytecode, options, traits)
     except CompilationError as error:
-        command = dump.command(flag_sets(options, traits)[0])
+        command = dump.command(sets[0])
         dump.record(error=error.headline, stage=error.stage, command=command)
         dump.write("diagnostics.txt", error.diagnostics)
         raise error.located(dump_dir=dump.directory, command=command) from error
+    memo.put(key, compiled)
+    return compiled
 
 
 def _record(dump: Dump, compiled: Compiled, signature: Signature, driver: str) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import io
 import re
 from collections.abc import Collection
@@ -54,6 +55,11 @@ class ImportedModule:
         return str(
             self.operation.get_asm(enable_debug_info=True, large_elements_limit=limit, large_resource_limit=limit)
         )
+
+    def fingerprint(self) -> str:
+        """A hash of the module without its locations: what else of it has an effect."""
+        text = self.operation.get_asm(enable_debug_info=False)
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 def import_region(gm: GraphModule, parameters: Collection[int] = ()) -> ImportedModule:
