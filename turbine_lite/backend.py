@@ -59,18 +59,21 @@ def _with_autograd(options: Options) -> Callable[[GraphModule, Sequence[Any]], C
     from functorch.compile import min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
 
+    from turbine_lite.autotune import compile_fastest
     from turbine_lite.compile_graph import compile_graph
     from turbine_lite.graph.decompositions import decompositions_before_partition
     from turbine_lite.graph.plain import needs_no_wrapper
 
+    compile_one = compile_fastest if options.autotune else compile_graph
+
     def compile_module(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         unwrapped: list[Callable[[list[Any]], Any]] = []
+        # Of what runs in eager, gradients and autocast would make something else; the wrapper turns both off.
+        is_plain = _is_inference(example_inputs) and not torch._C._is_any_autocast_enabled()
 
         def compile_kind(kind: str, graph: GraphModule, _inputs: Sequence[Any]) -> Callable[[list[Any]], Any]:
-            run = compile_graph(graph, options, kind)
-            # A partial is one program and nothing around it, see compile_graph.
-            is_program = kind == "inference" and isinstance(run, functools.partial)
-            if is_program and needs_no_wrapper(graph, len(example_inputs)):
+            run = compile_one(graph, options, kind)
+            if kind == "inference" and is_plain and needs_no_wrapper(graph, len(example_inputs)):
                 unwrapped.append(run)
             return run
 

@@ -40,7 +40,7 @@ from turbine_lite.options import Options
 from turbine_lite.runtime.executable import Hooks
 from turbine_lite.runtime.once import WithConstants
 
-__all__ = ["compile_graph"]
+__all__ = ["build_graph", "compile_graph"]
 
 log = logging.getLogger("turbine_lite")
 
@@ -63,7 +63,14 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
     Raises:
         CompilationError, UnsupportedError: only with ``options.fallback == "error"``.
     """
-    dump = open_dump(options.dump_dir, kind)
+    run: Any = build_graph(gm, options, kind, open_dump(options.dump_dir, kind))
+    run.report.add_to(counters["turbine_lite"])
+    function: Callable[[list[Any]], Any] = run
+    return function
+
+
+def build_graph(gm: GraphModule, options: Options, kind: str, dump: Dump) -> Any:
+    """What :func:`compile_graph` does, but for counting it among what runs."""
     if dump.enabled:
         dump.write("fx_graph.py", gm.print_readable(print_output=False))
     is_inference = kind == "inference"
@@ -77,12 +84,11 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
     if options.verify and compiler.compiled:
         run = VerifiedGraph(gm, run, compiler.watched, options, dump)
     report = GraphReport(kind, compute_calls(with_kernels), tuple(compiler.compiled), tuple(compiler.reasons))
-    report.add_to(counters["turbine_lite"])
     dump.record(**dataclasses.asdict(report))
     if not isinstance(run, Program) and any(_is_complex(node) for node in gm.graph.nodes):
         run = _outside_of_modes(run)
     boxed = _boxed(run)
-    boxed.report = report  # type: ignore[attr-defined]  # a callable's own
+    boxed.report = report
     return boxed
 
 
@@ -112,14 +118,12 @@ def _outside_of_modes(run: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _boxed(run: Callable[..., Any]) -> Callable[[list[Any]], Any]:
-    if isinstance(run, Program):  # one call less on the way to the program
-        boxed: Any = functools.partial(run.run)
-        boxed._boxed_call = True  # what AOTAutograd looks for
-    else:
-        boxed = make_boxed_func(run)
-    function: Callable[[list[Any]], Any] = boxed
-    return function
+def _boxed(run: Callable[..., Any]) -> Any:
+    if not isinstance(run, Program):
+        return make_boxed_func(run)
+    boxed: Any = functools.partial(run.run)  # one call less on the way to the program
+    boxed._boxed_call = True  # what AOTAutograd looks for
+    return boxed
 
 
 class _GraphCompiler:

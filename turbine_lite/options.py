@@ -99,6 +99,18 @@ class Options:
         affects_code=True,
         choices=("auto", "none", "all"),
     )
+    autotune: bool = _option(
+        False,
+        "Build several versions of each graph (kernels, drivers, flags, eager) and keep the one that is the fastest on "
+        "the first call's arguments.",
+        affects_code=True,
+    )
+    autotune_seconds: float = _option(
+        120.0,
+        "With autotune, no further version of a graph is begun after so many seconds, nor a further round of timing.",
+        affects_code=False,
+        check=_positive,
+    )
     compile_flags: tuple[str, ...] = _option(
         (), "Further iree-compile flags, after turbine_lite's own.", affects_code=True, check=_all_flags
     )
@@ -167,6 +179,9 @@ MODES: dict[str, dict[str, Any]] = {
     "default": {},
     # Waking worker threads costs more than a small graph takes to run.
     "reduce-overhead": {"driver": "local-sync"},
+    # Takes several times as long to compile. torch.compile has the longer name, too; graphs of CUDA mean nothing here.
+    "max-autotune": {"autotune": True},
+    "max-autotune-no-cudagraphs": {"autotune": True},
 }
 
 

@@ -24,15 +24,18 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("same", [False, True], ids=["", "same_argument_twice"])
 @pytest.mark.parametrize("dynamic", [None, True], ids=["", "dynamic"])
+@pytest.mark.parametrize("options", [{}, {"disabled_ops": ["aten.add", "aten.exp"]}], ids=["", "parts_in_eager"])
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_results_and_arguments_are_as_in_eager(name, dynamic, same):
+def test_results_and_arguments_are_as_in_eager(name, options, dynamic, same):
     function = FUNCTIONS[name]
 
     def arguments():
         x = torch.arange(12.0).view(3, 4)
         return (x, x) if same else (x, torch.ones(3, 4))
 
-    compiled = torch.compile(lambda *args: function(*args), backend="turbine_lite_cpu", dynamic=dynamic)
+    compiled = torch.compile(
+        lambda *args: function(*args), backend="turbine_lite_cpu", dynamic=dynamic, options=options
+    )
     for _ in range(2):
         mine, theirs = arguments(), arguments()
         got, want = compiled(*mine), function(*theirs)
@@ -44,9 +47,10 @@ def test_results_and_arguments_are_as_in_eager(name, dynamic, same):
             assert len({t.untyped_storage().data_ptr() for t in got}) == 1
 
 
-def test_autocast_and_parameters():
+@pytest.mark.parametrize("options", [{}, {"disabled_ops": ["aten.addmm"]}], ids=["", "in_eager"])
+def test_autocast_and_parameters(options):
     model = torch.nn.Linear(8, 4)
-    compiled = torch.compile(model, backend="turbine_lite_cpu")
+    compiled = torch.compile(model, backend="turbine_lite_cpu", options=options)
     x = torch.randn(3, 8)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         assert_same(compiled(x), model(x), rtol=2e-2, atol=1e-2)

@@ -1,0 +1,176 @@
+"""``mode="max-autotune"``: what is tried, what is kept, and that trying is not noticed."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+from tests.helpers import assert_same, assert_same_gradients
+from turbine_lite import autotune
+from turbine_lite.options import Options
+from turbine_lite.runtime import tuned
+from turbine_lite.runtime.tuned import Tuned, Version
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    torch._dynamo.reset()
+    counters.clear()
+
+
+def _tuned(function, **options):
+    return torch.compile(function, backend="turbine_lite_cpu", mode=None, options={"autotune": True, **options})
+
+
+def _choices():
+    return [name for name in counters["turbine_lite"] if name.startswith("tuned: ")]
+
+
+def _versions(seconds, calls=None):
+    """Versions that take so long, by name."""
+
+    def version(name, duration):
+        def run(args):
+            if calls is not None:
+                calls.append(name)
+            time.sleep(duration)
+            return (*args, name)
+
+        return Version(name, run, autotune._in_eager(torch.fx.symbolic_trace(lambda x: x), "inference"))
+
+    return [version(name, duration) for name, duration in seconds.items()]
+
+
+def test_the_fastest_is_kept_and_the_others_are_not_called_again():
+    calls = []
+    run = Tuned(_versions({"slow": 0.02, "fast": 0.001, "middling": 0.01}, calls), 60)
+    assert run([1]) == (1, "fast")
+    assert set(calls) == {"slow", "fast", "middling"}
+    calls.clear()
+    assert run([2]) == (2, "fast")
+    assert calls == ["fast"]
+    assert run.timings["fast"] < run.timings["middling"] < run.timings["slow"]
+
+
+def test_of_equals_the_first_is_kept(monkeypatch):
+    monkeypatch.setattr(tuned, "_time", lambda version, args, calls: 1.0)
+    assert Tuned(_versions({"a": 0, "b": 0}), 60)([]) == ("a",)
+
+
+def test_time_is_limited():
+    started = time.perf_counter()
+    Tuned(_versions({"a": 0.2, "b": 0.21}), 0.1)([])
+    assert time.perf_counter() - started < 3  # nine rounds would take 8 s
+
+
+def test_a_version_that_fails_is_left_out_but_for_the_first():
+    def fail(args):
+        raise RuntimeError("no")
+
+    good, bad = _versions({"good": 0, "bad": 0})
+    assert Tuned([good, Version("bad", fail, bad.report)], 60)([]) == ("good",)
+    broken = Tuned([Version("bad", fail, bad.report), good], 60)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="no"):
+            broken([])
+
+
+@pytest.mark.parametrize("mode", ["max-autotune", "max-autotune-no-cudagraphs"])
+def test_a_model_is_equal_to_eager_and_has_a_choice(mode, caplog):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 16, 3), torch.nn.BatchNorm2d(16), torch.nn.ReLU(), torch.nn.Flatten()
+    )
+    model.eval()
+    run = torch.compile(model, backend="turbine_lite_cpu", mode=mode)
+    x = torch.randn(4, 3, 40, 40)
+    with torch.no_grad(), caplog.at_level(logging.INFO, "turbine_lite"):
+        for _ in range(2):
+            assert_same(run(x), model(x))
+        model[0].weight.mul_(2)
+        assert_same(run(x), model(x))
+    assert len(_choices()) == 1
+    chose = [message for message in caplog.messages if message.startswith("max-autotune chose")]
+    assert len(chose) == 1
+    for name in ("extern=auto local-sync", "extern=none local-sync", "kernels alone", "eager"):
+        assert name in chose[0]
+
+
+def test_training():
+    torch.manual_seed(0)
+    model, copy = (torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)) for _ in "ab")
+    copy.load_state_dict(model.state_dict())
+    run = _tuned(model)
+    x = torch.randn(5, 8)
+    for _ in range(2):
+        run(x).square().sum().backward()
+        copy(x).square().sum().backward()
+    assert_same_gradients(model, copy)
+
+
+def test_random_numbers_are_those_of_one_run():
+    def function(x):
+        return torch.nn.functional.dropout(x, 0.5) + torch.rand(4)
+
+    run = _tuned(function)
+    x = torch.ones(4)
+    torch.manual_seed(3)
+    want = [function(x) for _ in range(3)]
+    torch.manual_seed(3)
+    for expected in want:
+        assert_same(run(x), expected)
+
+
+def test_what_has_effects_runs_once_a_call():
+    ran = []
+
+    @torch.library.custom_op("turbine_lite_test::counted", mutates_args=())
+    def counted(x: torch.Tensor) -> torch.Tensor:
+        ran.append(1)
+        return x + 1
+
+    counted.register_fake(torch.empty_like)
+    run = _tuned(lambda x: counted(x * 2) * 3)
+    assert_same(run(torch.ones(3)), torch.full((3,), 9.0))
+    assert len(ran) == 1
+    assert not _choices()
+
+
+def test_a_write_to_an_argument_happens_once():
+    run = _tuned(lambda x: x.add_(1) * 2)
+    x = torch.zeros(3)
+    assert_same(run(x), torch.full((3,), 2.0))
+    assert_same(x, torch.ones(3))
+
+
+def test_an_index_out_of_range_is_eagers_error_and_no_choice():
+    run = _tuned(lambda x, i: x[i] * 2)
+    for _ in range(2):
+        with pytest.raises(IndexError):
+            run(torch.ones(3), torch.tensor([5]))
+    assert not _choices()
+    assert_same(run(torch.ones(3), torch.tensor([1])), torch.tensor([2.0]))
+
+
+def test_verify_compiles_in_one_way():
+    run = _tuned(lambda x: x.exp() * 2, verify=True)
+    assert_same(run(torch.zeros(3)), torch.full((3,), 2.0))
+    assert not _choices()
+
+
+def test_the_users_own_choices_stay():
+    ways = dict(autotune._ways(Options(extern="none", driver="local-sync", compile_flags=("--x",))))
+    assert all(o.extern == "none" and o.driver == "local-sync" and o.compile_flags[-1] == "--x" for o in ways.values())
+
+
+def test_no_further_version_is_begun_when_the_time_is_up(monkeypatch):
+    built = []
+    real = autotune.build_graph
+    monkeypatch.setattr(autotune, "build_graph", lambda *args: built.append(1) or real(*args))
+    run = _tuned(lambda x: x.exp() + 1, autotune_seconds=1e-9)
+    assert_same(run(torch.zeros(2)), torch.full((2,), 2.0))
+    assert len(built) == 1

@@ -1,0 +1,111 @@
+"""``mode="max-autotune"``: build several versions of a graph and let the first call choose.
+
+What differs between them: which operators are left to kernels of PyTorch's libraries, IREE's driver, the compiler's
+flags. The last one is the graph in eager, so that nothing becomes slower by being compiled.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import logging
+import operator
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._functorch._aot_autograd.utils import make_boxed_func
+from torch._ops import OpOverload
+from torch.fx import GraphModule, Node
+from tqdm import tqdm
+
+from turbine_lite.compile_graph import build_graph, compile_graph
+from turbine_lite.compiler.profiles import PROFILES
+from turbine_lite.diagnostics.dump import open_dump
+from turbine_lite.errors import TurbineLiteError
+from turbine_lite.graph.eager import run_in_eager
+from turbine_lite.graph.report import GraphReport, compute_calls
+from turbine_lite.graph.support import is_symbolic_scalar, reason_for
+from turbine_lite.options import Options
+from turbine_lite.runtime.tuned import Tuned, Version
+
+__all__ = ["compile_fastest"]
+
+log = logging.getLogger("turbine_lite")
+
+_NO_REGIONS = 1 << 30
+
+
+def compile_fastest(gm: GraphModule, options: Options, kind: str) -> Callable[[list[Any]], Any]:
+    """What :func:`~turbine_lite.compile_graph.compile_graph` does, in several ways, of which the fastest stays.
+
+    Graphs that cannot be run twice on the same arguments (custom operators, collectives) are compiled in one way, and
+    so are all with ``options.verify``.
+
+    Raises:
+        CompilationError, UnsupportedError: only with ``options.fallback == "error"``.
+    """
+    if options.verify or any(_may_have_effects(node) for node in gm.graph.nodes):
+        return compile_graph(gm, options, kind)
+    deadline = time.monotonic() + options.autotune_seconds
+    dump = open_dump(options.dump_dir, kind)
+    versions: list[Version] = []
+    has_kernels = False
+    for name, changed in tqdm(_ways(options), desc="turbine_lite: compiling", leave=False, disable=None):
+        if versions and time.monotonic() > deadline:
+            log.info("max-autotune: no time for %s (option autotune_seconds)", name)
+            continue
+        if versions and changed.extern == "none" and options.extern == "auto" and not has_kernels:
+            continue  # the same once more
+        try:
+            run = build_graph(gm, changed, kind, dump.subdirectory(name.replace(" ", "_")) if dump.enabled else dump)
+        except TurbineLiteError:
+            if not versions:
+                raise
+            continue
+        report: GraphReport = run.report
+        has_kernels = has_kernels or any(reason.kind == "slower" for reason in report.reasons)
+        if report.regions or has_kernels:  # else it is eager once more
+            versions.append(Version(name, run, report))
+    versions.append(Version("eager", make_boxed_func(functools.partial(run_in_eager, gm)), _in_eager(gm, kind)))
+    return Tuned(versions, options.autotune_seconds)
+
+
+def _ways(options: Options) -> list[tuple[str, Options]]:
+    """Names of versions and their options; the user's own choice of an option stays."""
+    return list(_all_ways(options))
+
+
+def _all_ways(options: Options) -> Iterator[tuple[str, Options]]:
+    externs = ("auto", "none") if options.extern == "auto" else (options.extern,)
+    drivers = ("local-sync", "local-task") if options.driver == "auto" else (options.driver,)
+    if torch.get_num_threads() == 1:
+        drivers = drivers[:1]
+    for profile, flags in PROFILES.items():
+        for extern in externs:
+            for driver in drivers:
+                changed = dataclasses.replace(
+                    options, extern=extern, driver=driver, compile_flags=(*flags, *options.compile_flags)
+                )
+                yield f"extern={extern} {driver} {profile}", changed
+    if options.extern == "auto":
+        yield "kernels alone", dataclasses.replace(options, extern="all", min_block_size=_NO_REGIONS)
+
+
+def _may_have_effects(node: Node) -> bool:
+    """Whether running a call twice may differ from running it once, in more than random numbers."""
+    if node.op != "call_function" or node.target is operator.getitem or is_symbolic_scalar(node.meta.get("val")):
+        return node.op == "call_module"
+    target = node.target
+    if not isinstance(target, OpOverload) or target.namespace not in ("aten", "prims"):
+        return True
+    return target._schema.is_mutable or (node.is_impure() and torch.Tag.nondeterministic_seeded not in target.tags)
+
+
+def _in_eager(gm: GraphModule, kind: str) -> GraphReport:
+    nodes = [node for node in gm.graph.nodes if node.op == "call_function"]
+    reason = (
+        (reason_for(nodes[0], "slower", "the whole graph is faster in eager (mode max-autotune)"),) if nodes else ()
+    )
+    return GraphReport(kind, compute_calls(gm), (), reason)
