@@ -314,3 +314,39 @@ def test_small_calls_stay_and_the_reason_tells_the_ratio(monkeypatch):
     assert reason is not None
     assert reason.kind == "slower"
     assert "a matmul is slower in IREE: measured 1.9x" in reason.text
+
+
+_SUMS = {
+    "residual": lambda linear, x: x + linear(x),
+    "residual on the right": lambda linear, x: linear(x) + x,
+    "with relu": lambda linear, x: F.relu(x + linear(x)),
+    "transposed": lambda linear, x: linear(x) + x.transpose(0, 1).contiguous().transpose(0, 1),
+    "twice itself": lambda linear, x: (y := linear(x)) + y,
+    "also a result": lambda linear, x: ((y := linear(x)), x + y),
+    "scaled": lambda linear, x: torch.add(x, linear(x), alpha=2),
+    "of two": lambda linear, x: linear(x) + linear(x * 2),
+    "broadcast": lambda linear, x: linear(x) + x[:, :1],
+    "after gelu": lambda linear, x: F.gelu(linear(x)) + x,
+    "integers": lambda linear, x: linear(x) + x.to(torch.int32),
+}
+
+
+@pytest.mark.parametrize("shape", [(4, 8), (2, 3, 8)])
+@pytest.mark.parametrize("name", _SUMS)
+def test_sums_with_a_linear_layer(name, shape):
+    linear = nn.Linear(8, 8)
+    x = torch.randn(*shape)
+    with torch.no_grad():
+        got = _compiled(lambda x: _SUMS[name](linear, x), extern="all")(x)
+        assert_same(got, _SUMS[name](linear, x))
+    assert _kernels()
+
+
+def test_a_residual_sum_is_in_the_kernel():
+    linear = nn.Linear(8, 8)
+    x = torch.randn(2, 3, 8)
+    with torch.no_grad():
+        _compiled(lambda x: x + linear(x), extern="all")(x)
+    counts = counters["turbine_lite"]
+    assert counts["nodes native"] == 0
+    assert counts["nodes eager"] == 1

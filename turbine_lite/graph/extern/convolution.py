@@ -12,7 +12,7 @@ import torch
 from torch.fx import Graph, Node
 
 from turbine_lite.graph.extern.choose import KERNEL
-from turbine_lite.graph.extern.fusing import activation_of, bounds_of, call_kernel, only_user
+from turbine_lite.graph.extern.fusing import activation_of, bounds_of, call_kernel, only_user, summand
 from turbine_lite.graph.extern.kernels import HAS_ONEDNN, NO_ACTIVATION, convolution, pack_convolution
 from turbine_lite.graph.insertion import call_with_meta
 from turbine_lite.graph.once import ONCE, depends_on_parameters_only
@@ -49,7 +49,7 @@ def pack(graph: Graph, node: Node) -> None:
         with graph.inserting_before(node):
             weight, bias = _folded(graph, weight, bias, following, node)
         last = next(iter(following.users))
-    other, last = _summand(last)
+    other, last = summand(last)
     following = only_user(last)
     activation = activation_of(following) if other is None else None
     bounds = bounds_of(following)
@@ -97,16 +97,3 @@ def _folded(graph: Graph, weight: Node, bias: Any, norm: Node, like: Node) -> tu
     scaled = call(aten.mul.Tensor, weight, call(aten.view.default, scale, [-1, 1, 1, 1]))
     shift.meta[ONCE] = True
     return scaled, shift
-
-
-def _summand(last: Node) -> tuple[Node | None, Node]:
-    """The other operand, if all that becomes of ``last`` is a sum with a tensor like it; and the last node fused."""
-    add = only_user(last)
-    if add is None or add.target is not aten.add.Tensor or add.kwargs.get("alpha", 1) != 1:
-        return None, last
-    other = add.args[0] if add.args[1] is last else add.args[1]
-    if not isinstance(other, Node) or other is last:
-        return None, last
-    mine, others = last.meta["val"], other.meta["val"]
-    alike = isinstance(others, torch.Tensor) and mine.shape == others.shape and mine.dtype is others.dtype
-    return (other, add) if alike else (None, last)

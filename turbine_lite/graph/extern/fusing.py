@@ -10,7 +10,7 @@ from torch.fx import Graph, Node
 from turbine_lite.graph.extern.kernels import Activation, Bounds
 from turbine_lite.graph.insertion import origin_of
 
-__all__ = ["activation_of", "bounds_of", "call_kernel", "only_user"]
+__all__ = ["activation_of", "bounds_of", "call_kernel", "only_user", "summand"]
 
 aten = torch.ops.aten
 
@@ -54,6 +54,19 @@ def bounds_of(node: Node | None) -> Bounds | None:
         low: Any = given[0] if given else -1.0
         return low, given[1] if len(given) > 1 else 1.0
     return None
+
+
+def summand(last: Node) -> tuple[Node | None, Node]:
+    """The other operand, if all that becomes of ``last`` is a sum with a tensor like it; and the last node fused."""
+    add = only_user(last)
+    if add is None or add.target is not aten.add.Tensor or add.kwargs.get("alpha", 1) != 1:
+        return None, last
+    other = add.args[0] if add.args[1] is last else add.args[1]
+    if not isinstance(other, Node) or other is last:
+        return None, last
+    mine, others = last.meta["val"], other.meta["val"]
+    alike = isinstance(others, torch.Tensor) and mine.shape == others.shape and mine.dtype is others.dtype
+    return (other, add) if alike else (None, last)
 
 
 def call_kernel(graph: Graph, function: Any, arguments: tuple[Any, ...], value: torch.Tensor, node: Node) -> Node:

@@ -18,7 +18,13 @@ __all__ = [
     "pack_linear",
 ]
 
-mkldnn = torch.ops.mkldnn
+# Overloads, not packets of these: choosing one on each call takes longer than small kernels do.
+_convolution_pointwise = torch.ops.mkldnn._convolution_pointwise.default
+_convolution_pointwise_binary = torch.ops.mkldnn._convolution_pointwise.binary
+_linear_pointwise = torch.ops.mkldnn._linear_pointwise.default
+_linear_pointwise_binary = torch.ops.mkldnn._linear_pointwise.binary
+_reorder_convolution_weight = torch.ops.mkldnn._reorder_convolution_weight.default
+_reorder_linear_weight = torch.ops.mkldnn._reorder_linear_weight.default
 
 # Builds of PyTorch may lack it.
 HAS_ONEDNN: bool = torch._C._has_mkldnn
@@ -41,7 +47,7 @@ def pack_convolution(
     input_size: Sequence[int],
 ) -> Tensor:
     """The weight (out, in / groups, height, width) as oneDNN wants it for inputs of ``input_size``; opaque."""
-    packed: Tensor = mkldnn._reorder_convolution_weight(weight, padding, stride, dilation, groups, input_size)
+    packed: Tensor = _reorder_convolution_weight(weight, padding, stride, dilation, groups, input_size)
     return packed
 
 
@@ -73,23 +79,31 @@ def convolution(
     """
     geometry = (padding, stride, dilation, groups)
     if other is None:
-        result = mkldnn._convolution_pointwise(x, weight, bias, *geometry, *activation)
+        result = _convolution_pointwise(x, weight, bias, *geometry, *activation)
     else:
-        result = mkldnn._convolution_pointwise(x, other, weight, bias, *geometry, "add", None, None, [], None)
+        result = _convolution_pointwise_binary(x, other, weight, bias, *geometry, "add", None, None, [], None)
     return _clamped(result, bounds).contiguous(memory_format=torch.channels_last)
 
 
 def pack_linear(weight: Tensor, rows: int) -> Tensor:
     """The weight (in, out) of a matmul as oneDNN wants it for ``rows`` rows; opaque."""
-    packed: Tensor = mkldnn._reorder_linear_weight(weight.t().contiguous(), rows)
+    packed: Tensor = _reorder_linear_weight(weight.t().contiguous(), rows)
     return packed
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activation, bounds: Bounds | None) -> Tensor:
-    """``clamp(activation(x @ weight + bias), *bounds)``, by oneDNN.
+def linear(
+    x: Tensor,
+    other: Tensor | None,
+    weight: Tensor,
+    bias: Tensor | None,
+    activation: Activation,
+    bounds: Bounds | None,
+) -> Tensor:
+    """``clamp(activation(x @ weight + bias + other), *bounds)``, by oneDNN. Where there is a sum, no activation.
 
     Args:
         x: (rows, in), row-major.
+        other: (rows, out), row-major, or None.
         weight: from :func:`pack_linear`.
         bias: (out,) or None.
         activation, bounds: as for :func:`convolution`.
@@ -97,7 +111,11 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None, activation: Activatio
     Returns:
         (rows, out).
     """
-    return _clamped(mkldnn._linear_pointwise(x, weight, bias, *activation), bounds)
+    if other is None:
+        result = _linear_pointwise(x, weight, bias, *activation)
+    else:
+        result = _linear_pointwise_binary(x, other, weight, bias, "add")
+    return _clamped(result, bounds)
 
 
 def _clamped(result: Tensor, bounds: Bounds | None) -> Tensor:

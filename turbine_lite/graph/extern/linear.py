@@ -1,4 +1,4 @@
-"""Matmuls with parameters for oneDNN's kernel, with packed weights, fused with the activation that follows."""
+"""Matmuls with parameters for oneDNN, with packed weights, fused with the sum or the activation that follows."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from turbine_lite.graph.extern.fusing import activation_of, bounds_of, call_kernel, only_user
+from turbine_lite.graph.extern.fusing import activation_of, bounds_of, call_kernel, only_user, summand
 from turbine_lite.graph.extern.kernels import HAS_ONEDNN, NO_ACTIVATION, linear, pack_linear
+from turbine_lite.graph.insertion import call_with_meta
 from turbine_lite.graph.once import ONCE, depends_on_parameters_only
 
 __all__ = ["can_be_packed", "pack"]
 
 aten = torch.ops.aten
+
+_VIEWS = (aten.view.default, aten._unsafe_view.default)
 
 
 def can_be_packed(node: Node) -> bool:
@@ -31,21 +34,34 @@ def can_be_packed(node: Node) -> bool:
 
 
 def pack(graph: Graph, node: Node) -> None:
-    """Replace a matmul that :func:`can_be_packed`, and an activation that follows it."""
+    """Replace a matmul that :func:`can_be_packed`, and what can be fused with it: a sum or an activation."""
     x, weight, bias = _operands(node)
     view = only_user(node)
-    is_viewed = view is not None and view.target in (aten.view.default, aten._unsafe_view.default)
-    following = only_user(view) if view is not None and is_viewed else view
-    activation, bounds = activation_of(following), bounds_of(following)
+    last = view if view is not None and view.target in _VIEWS else node
+    other, last = summand(last)
+    following = only_user(last)
+    activation = activation_of(following) if other is None else None
+    bounds = bounds_of(following)
+    if following is not None and (activation is not None or bounds is not None):
+        last = following
     with graph.inserting_before(node):
         packed = call_kernel(graph, pack_linear, (weight, x.meta["val"].shape[0]), weight.meta["val"], node)
         packed.meta[ONCE] = True
-        arguments = (x, packed, bias, activation or NO_ACTIVATION, bounds)
+    with graph.inserting_before(last):
+        rows = None if other is None else _like(graph, other, node)
+        arguments = (x, rows, packed, bias, activation or NO_ACTIVATION, bounds)
         fused = call_kernel(graph, linear, arguments, node.meta["val"], node)
-    if following is not None and (activation or bounds):
-        following.replace_all_uses_with(view if view is not None and is_viewed else node)
-    node.replace_all_uses_with(fused)
+        result = fused if last.meta["val"].shape == fused.meta["val"].shape else _like(graph, fused, last)
+    last.replace_all_uses_with(result)
     graph.eliminate_dead_code()
+
+
+def _like(graph: Graph, node: Node, other: Node) -> Node:
+    """``node`` with the shape of ``other``, row-major."""
+    shape = list(other.meta["val"].shape)
+    if not node.meta["val"].is_contiguous():
+        node = call_with_meta(graph, aten.clone.default, (node,), node, memory_format=torch.contiguous_format)
+    return call_with_meta(graph, aten.view.default, (node, shape), node)
 
 
 def _operands(node: Node) -> tuple[Node, Node, Node | None]:
