@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["OURS", "PEERS", "Peer"]
+__all__ = ["OURS", "PEERS", "TUNED", "Peer"]
 
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -94,8 +94,10 @@ class _Function(torch.nn.Module):
 
 
 OURS = "turbine_lite"
+TUNED = f"{OURS} max-autotune"
 
 _INFERENCE = ("overhead", "micro", "model")
+_LARGE = ("model", "training")
 
 PEERS: dict[str, Peer] = {
     peer.name: peer
@@ -103,6 +105,8 @@ PEERS: dict[str, Peer] = {
         Peer("eager", _eager),
         Peer("aot_eager", _backend("aot_eager"), None, ("overhead",)),  # what torch.compile itself costs
         Peer(OURS, _backend("turbine_lite_cpu"), "turbine_lite"),
+        Peer(f"{OURS} all in IREE", _backend("turbine_lite_cpu", options={"extern": "none"}), "turbine_lite", _LARGE),
+        Peer(TUNED, _backend("turbine_lite_cpu", mode="max-autotune"), "turbine_lite", _LARGE),
         Peer("inductor", _backend("inductor")),
         Peer("inductor freezing", _freezing, None, _INFERENCE),
         Peer("openvino", _openvino, "openvino", _INFERENCE),

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from benchmarks.contest import Outcome
-from benchmarks.peers import OURS
+from benchmarks.peers import OURS, TUNED
 
 __all__ = ["Record", "geometric_means", "load", "machine", "markdown", "ratio", "save"]
 
@@ -30,9 +30,9 @@ class Record:
     outcomes: dict[str, Outcome]
 
 
-def ratio(record: Record, peer: str) -> float | None:
+def ratio(record: Record, peer: str, to: str = OURS) -> float | None:
     """The peer's median over ours: above 1 turbine_lite is faster. None where either did not run."""
-    theirs, ours = (record.outcomes.get(name, Outcome()).median for name in (peer, OURS))
+    theirs, ours = (record.outcomes.get(name, Outcome()).median for name in (peer, to))
     return theirs / ours if theirs and ours else None
 
 
@@ -50,13 +50,13 @@ def sections(records: Iterable[Record]) -> Iterator[tuple[str, list[Record]]]:
         yield f"{group}, {threads} thread{'s' if threads > 1 else ''}", members
 
 
-def geometric_means(records: Iterable[Record]) -> dict[str, float]:
-    """The geometric mean of each peer's ratios, over the cases that it and turbine_lite both ran."""
+def geometric_means(records: Iterable[Record], to: str = OURS) -> dict[str, float]:
+    """The geometric mean of each peer's ratios to ``to``, over the cases that both ran."""
     records = list(records)
     means = {}
     for peer in peers_of(records):
-        ratios = [value for record in records if (value := ratio(record, peer))]
-        if ratios and peer != OURS:
+        ratios = [value for record in records if (value := ratio(record, peer, to))]
+        if ratios and peer != to:
             means[peer] = statistics.geometric_mean(ratios)
     return means
 
@@ -105,8 +105,12 @@ def markdown(records: Iterable[Record]) -> str:
         peers = peers_of(members)
         lines += [f"## {title[0].upper()}{title[1:]}", "", _row("case", peers), _row("---", ["---:"] * len(peers))]
         lines += [_row(record.case, [_cell(record, peer) for peer in peers]) for record in members]
-        means = geometric_means(members)
-        lines += [_row("**geometric mean**", [f"**{means[peer]:.2f}**" if peer in means else "" for peer in peers]), ""]
+        for to in (OURS, TUNED):
+            if to in peers:
+                means = geometric_means(members, to)
+                cells = [f"**{means[peer]:.2f}**" if peer in means else "" for peer in peers]
+                lines.append(_row("**geometric mean**" + ("" if to == OURS else f", to {to}"), cells))
+        lines.append("")
         lines += _costs(members, peers)
     return "\n".join(lines)
 
