@@ -118,8 +118,9 @@ class Options:
         (), "Operators that must run in eager, such as 'aten.gelu' or 'aten.gelu.default'.", affects_code=True
     )
     min_block_size: int = _option(
-        2,
-        "In a graph that is cut, parts of fewer operators than this run in eager: calling IREE would cost more.",
+        3,
+        "In a graph that is cut, parts of fewer operators than this, and without a large matmul or convolution, run in "
+        "eager: calling IREE would cost more.",
         affects_code=True,
         check=_positive,
     )

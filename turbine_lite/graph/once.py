@@ -11,7 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from turbine_lite.graph.parameters import PARAMETER
 
-__all__ = ["ONCE", "Split", "depends_on_parameters_only", "split_off_once"]
+__all__ = ["ONCE", "Split", "computed_once", "depends_on_parameters_only", "split_off_once"]
 
 # The key in a node's ``meta`` that says so. Such a node depends on parameters alone, and is no result of the graph:
 # what the caller gets must be his to write.
@@ -56,7 +56,7 @@ def split_off_once(gm: GraphModule) -> Split | None:
     placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     needed = _ancestors(roots)
     positions = tuple(index for index, node in enumerate(placeholders) if node in needed)
-    dropped = _needed_only_for(roots, needed, gm.graph)
+    dropped = computed_once(gm.graph)
     once, main = Graph(), Graph()
     copies = {placeholders[index]: once.node_copy(placeholders[index]) for index in positions}
     for node in gm.graph.nodes:
@@ -81,10 +81,11 @@ def _ancestors(roots: list[Node]) -> set[Node]:
     return found
 
 
-def _needed_only_for(roots: list[Node], needed: set[Node], graph: Graph) -> set[Node]:
-    """Those of the nodes ``needed`` for the roots that nothing else needs."""
-    only = set(roots)
+def computed_once(graph: Graph) -> set[Node]:
+    """The nodes that are not computed on each call: those marked with ``ONCE``, and what nothing but they need."""
+    roots = [node for node in graph.nodes if ONCE in node.meta]
+    needed, only = _ancestors(roots), set(roots)
     for node in reversed(list(graph.nodes)):
         if node in needed and node.op != "placeholder" and all(user in only for user in node.users):
             only.add(node)
-    return only - set(roots)
+    return only

@@ -20,8 +20,12 @@ from torch.utils._ordered_set import OrderedSet
 from turbine_lite.graph.constants import EMBEDDED_ELEMENTS
 from turbine_lite.graph.support import Reason, is_symbolic_scalar, reason_for
 from turbine_lite.graph.views import EAGER_VIEW, computes, is_view, split_off_views
+from turbine_lite.graph.work import CONTRACTIONS, operations_of
 
 __all__ = ["Partitioned", "partition"]
+
+# Multiply-adds that take longer than calling IREE does.
+_ENOUGH_OPERATIONS = 100_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +47,8 @@ def partition(gm: GraphModule, why_not: Callable[[Node], Reason | None], min_blo
     Args:
         gm: the graph module.
         why_not: says of each call why it must run in eager, or None.
-        min_block_size: where something must run in eager, regions of fewer calls do so, too; views do not count.
+        min_block_size: where something must run in eager, regions of fewer calls do so, too; views do not count, and
+            those with a matmul or a convolution of some size stay.
     """
     graph = Graph()
     copied: dict[Node, Node] = {}
@@ -163,12 +168,22 @@ def _writes(node: Node) -> bool:
 
 
 def _nodes_of_useless_regions(phases: Mapping[Node, _Phase], min_block_size: int) -> list[Node]:
-    """Nodes of regions of too few calls, or of views only: calling IREE for them costs more than torch does."""
+    """Nodes of regions of too few calls, or of views only: calling IREE for them costs more than torch does.
+
+    A matmul or a convolution is enough.
+    """
     by_region = defaultdict(list)
     for node, phase in phases.items():
         if phase.in_iree:
             by_region[phase.number].append(node)
-    return [n for nodes in by_region.values() if sum(map(computes, nodes)) < min_block_size for n in nodes]
+    return [n for nodes in by_region.values() if not _pays(nodes, min_block_size) for n in nodes]
+
+
+def _pays(nodes: list[Node], min_block_size: int) -> bool:
+    count = sum(map(computes, nodes))
+    return count >= min_block_size or any(
+        node.target in CONTRACTIONS and operations_of(node) >= _ENOUGH_OPERATIONS for node in nodes
+    )
 
 
 def _take_views_where_used(graph: Graph, phases: Mapping[Node, _Phase]) -> dict[Node, _Phase]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, MutableMapping
 import torch
 from torch.fx import GraphModule, Node
 
-from turbine_lite.graph.once import ONCE
+from turbine_lite.graph.once import computed_once
 from turbine_lite.graph.sizes import numel_hint
 from turbine_lite.graph.support import Reason
 from turbine_lite.graph.views import computes
@@ -70,8 +70,9 @@ class GraphReport:
 
 
 def compute_calls(gm: GraphModule) -> int:
-    """The calls that compute something: neither views, nor sizes, nor items of results, nor is done once."""
-    return sum(computes(node) and ONCE not in node.meta for node in gm.graph.nodes)
+    """The calls that compute something: neither views, nor sizes, nor items of results, nor what is computed once."""
+    once = computed_once(gm.graph)
+    return sum(computes(node) and node not in once for node in gm.graph.nodes)
 
 
 def _bytes(nodes: Iterable[Node]) -> int:
