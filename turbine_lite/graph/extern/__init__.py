@@ -1,8 +1,8 @@
 """Operators that a kernel of PyTorch's libraries (ATen, oneDNN) runs faster than IREE stay with it, inside of a graph.
 
-``choose`` says which, by measured ratios; ``convolution`` and ``linear`` fuse them with their neighbours and give them
-packed weights, ``layout`` settles the memory layouts of what lies between; ``turbine_lite.graph.once`` moves what
-depends on parameters alone, packing above all, out of each call.
+``choose`` says which, by measured ratios; ``copies`` clears what lies between them; ``convolution`` and ``linear`` fuse
+them with their neighbours and give them packed weights; ``layout`` settles the memory layouts of the rest;
+``turbine_lite.graph.once`` moves what depends on parameters alone, packing above all, out of each call.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from torch.fx import GraphModule
 
 from turbine_lite.graph.extern import convolution, linear
 from turbine_lite.graph.extern.choose import KERNEL, reason_for_kernel
+from turbine_lite.graph.extern.copies import drop_copies
 from turbine_lite.graph.extern.layout import settle_layouts
 from turbine_lite.graph.insertion import copy_graph_module
 
@@ -37,6 +38,7 @@ def use_kernels(gm: GraphModule, extern: str, *, pack: bool) -> GraphModule:
             chosen.append(node)
     if not chosen:
         return gm
+    drop_copies(changed.graph)
     if pack and not _is_dynamic(changed):
         for node in chosen:
             if convolution.can_be_packed(node):

@@ -1,0 +1,46 @@
+"""Copies that nobody can tell from their source, such as those that dropout leaves in inference."""
+
+from __future__ import annotations
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Graph, Node
+
+from turbine_lite.graph.views import base_of, is_view
+
+__all__ = ["drop_copies"]
+
+aten = torch.ops.aten
+
+
+def drop_copies(graph: Graph) -> None:
+    """Let the readers of a copy read its source, in place; IREE drops copies itself.
+
+    Copies that the caller gets stay: he must be able to write to one and find the other as it was.
+    """
+    returned = {base_of(node) for node in graph.output_node().all_input_nodes}
+    for node in list(graph.nodes):
+        if node.target is not aten.clone.default or node in returned or not _lies_as_its_source(node):
+            continue
+        if all(_only_reads(user) for user in _readers(node)):
+            (source,) = node.all_input_nodes
+            node.replace_all_uses_with(source)
+            graph.erase_node(node)
+
+
+def _lies_as_its_source(node: Node) -> bool:
+    (source,) = node.all_input_nodes
+    mine, its = node.meta["val"], source.meta["val"]
+    return bool(mine.stride() == its.stride() and mine.storage_offset() == its.storage_offset())
+
+
+def _readers(node: Node) -> list[Node]:
+    """What reads a node or a view of it."""
+    return [reader for user in node.users for reader in (_readers(user) if is_view(user) else [user])]
+
+
+def _only_reads(node: Node) -> bool:
+    """Whether a call is an operator of PyTorch's own that writes to none of its arguments."""
+    target = node.target
+    is_own = isinstance(target, OpOverload) and target.namespace in ("aten", "prims")
+    return is_own and not target._schema.is_mutable  # type: ignore[union-attr]  # an overload
