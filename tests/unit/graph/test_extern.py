@@ -9,7 +9,8 @@ from torch import nn
 from torch._dynamo.utils import counters
 
 from tests.helpers import assert_same
-from turbine_lite.graph.extern import choose
+from turbine_lite import compile_graph
+from turbine_lite.graph.extern import choose, use_kernels
 from turbine_lite.graph.extern.choose import reason_for_kernel
 from turbine_lite.runtime.once import WithConstants
 
@@ -376,3 +377,70 @@ def test_copies_are_dropped_where_nobody_can_tell(name):
     assert counters["turbine_lite"]["nodes native"] == 0
     if name == "of dropout":
         assert counters["turbine_lite"]["nodes eager"] == 1
+
+
+def test_views_between_kernels_are_few():
+    first, second = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def program(x):
+        y = first(x)
+        return second(y.view(6, 8).view(2, 3, 8).view(3, 2, 8)).view(2, 3, 2, 4).transpose(1, 2) + 0
+
+    x = torch.randn(2, 3, 8)
+    gm = _captured(program, x)
+    changed = use_kernels(gm, "all", pack=True)
+    views = [node for node in changed.graph.nodes if node.target is torch.ops.aten.view.default]
+    assert len(views) == 2
+    with torch.no_grad():
+        assert_same(_compiled(program, extern="all")(x), program(x))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda y: (y.view(6, 8), y.view(6, 8)),
+        lambda y: (y, y.view(2, 3, 8)),
+        lambda y: (y.view(2, 3, 8).view(-1), y.transpose(0, 1).view(3, 2, 2, 4).sum(-1)),
+        lambda y: y[0].view(24) + y[0].view(24) * y[1].view(24),
+        lambda y: y.expand(2, 2, 3, 8).reshape(-1).view(4, 24) * 2,
+        lambda y: y[:, 1:].view(2, 2, 2, 4) + y[:, 1:].view(2, 2, 2, 4),
+    ],
+)
+def test_views_of_results_stay_the_callers(program):
+    linear, x = nn.Linear(8, 8), torch.randn(2, 3, 8)
+    with torch.no_grad():
+        got, want = _compiled(lambda x: program(linear(x)), extern="all")(x), program(linear(x))
+    assert_same(got, want)
+    if isinstance(got, tuple):
+        assert got[0] is not got[1]
+
+
+def test_a_region_after_a_linear_layer_of_three_dimensions():
+    linear, x = nn.Linear(8, 8), torch.randn(2, 3, 8)
+    with torch.no_grad():
+        got = _compiled(lambda x: (linear(x).sin() * 2 + 1).exp(), extern="all")(x)
+        assert_same(got, (linear(x).sin() * 2 + 1).exp())
+    assert counters["turbine_lite"]["executables"] == 1
+
+
+def test_attention_reads_heads_where_they_are():
+    linear, x = nn.Linear(16, 48), torch.randn(2, 5, 16)
+
+    def program(x):
+        q, k, v = (part.view(2, 5, 4, 4).transpose(1, 2).contiguous() for part in linear(x).chunk(3, -1))
+        return F.scaled_dot_product_attention(q, k, v)
+
+    with torch.no_grad():
+        changed = use_kernels(_captured(program, x), "all", pack=True)
+        assert not any(node.target is torch.ops.aten.clone.default for node in changed.graph.nodes)
+        assert_same(_compiled(program, extern="all")(x), program(x))
+
+
+def _captured(program, *arguments):
+    """The inference graph that AOTAutograd makes."""
+    graphs = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compile_graph, "use_kernels", lambda gm, *a, **k: (graphs.append(gm), gm)[1])
+        with torch.no_grad():
+            _compiled(program)(*arguments)
+    return graphs[0]

@@ -1,7 +1,7 @@
 """Operators that a kernel of PyTorch's libraries (ATen, oneDNN) runs faster than IREE stay with it, inside of a graph.
 
-``choose`` says which, by measured ratios; ``copies`` clears what lies between them; ``convolution`` and ``linear`` fuse
-them with their neighbours and give them packed weights; ``layout`` settles the memory layouts of the rest;
+``choose`` says which, by measured ratios; ``convolution`` and ``linear`` fuse them with their neighbours and give them
+packed weights; ``copies`` and ``views`` clear what lies between; ``layout`` settles the memory layouts of the rest;
 ``turbine_lite.graph.once`` moves what depends on parameters alone, packing above all, out of each call.
 """
 
@@ -12,8 +12,9 @@ from torch.fx import GraphModule
 
 from turbine_lite.graph.extern import convolution, linear
 from turbine_lite.graph.extern.choose import KERNEL, reason_for_kernel
-from turbine_lite.graph.extern.copies import drop_copies
+from turbine_lite.graph.extern.copies import drop_copies, drop_copies_for_attention
 from turbine_lite.graph.extern.layout import settle_layouts
+from turbine_lite.graph.extern.views import merge_views
 from turbine_lite.graph.insertion import copy_graph_module
 
 __all__ = ["KERNEL", "use_kernels"]
@@ -40,12 +41,14 @@ def use_kernels(gm: GraphModule, extern: str, *, pack: bool) -> GraphModule:
         return gm
     drop_copies(changed.graph)
     if pack and not _is_dynamic(changed):
+        changed_calls = drop_copies_for_attention(changed.graph)
         for node in chosen:
             if convolution.can_be_packed(node):
                 convolution.pack(changed.graph, node)
             elif linear.can_be_packed(node):
                 linear.pack(changed.graph, node)
-        settle_layouts(changed.graph)
+        merge_views(changed.graph)
+        settle_layouts(changed.graph, changed_calls)
     changed.recompile()
     return changed
 

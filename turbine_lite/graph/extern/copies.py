@@ -6,11 +6,14 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
+from turbine_lite.graph.extern.choose import KERNEL
 from turbine_lite.graph.views import base_of, is_view
 
-__all__ = ["drop_copies"]
+__all__ = ["drop_copies", "drop_copies_for_attention"]
 
 aten = torch.ops.aten
+
+_ATTENTION = aten._scaled_dot_product_flash_attention_for_cpu.default
 
 
 def drop_copies(graph: Graph) -> None:
@@ -23,9 +26,25 @@ def drop_copies(graph: Graph) -> None:
         if node.target is not aten.clone.default or node in returned or not _lies_as_its_source(node):
             continue
         if all(_only_reads(user) for user in _readers(node)):
-            (source,) = node.all_input_nodes
-            node.replace_all_uses_with(source)
-            graph.erase_node(node)
+            _drop(graph, node)
+
+
+def drop_copies_for_attention(graph: Graph) -> set[Node]:
+    """Let attention read heads where they are, in place; returns the calls, whose results then lie otherwise, too."""
+    changed: set[Node] = set()
+    for node in list(graph.nodes):
+        if node.target is aten.clone.default and all(
+            user.target is _ATTENTION and KERNEL in user.meta for user in node.users
+        ):
+            changed.update(node.users)
+            _drop(graph, node)
+    return changed
+
+
+def _drop(graph: Graph, node: Node) -> None:
+    (source,) = node.all_input_nodes
+    node.replace_all_uses_with(source)
+    graph.erase_node(node)
 
 
 def _lies_as_its_source(node: Node) -> bool:

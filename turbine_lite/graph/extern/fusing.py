@@ -73,4 +73,5 @@ def call_kernel(graph: Graph, function: Any, arguments: tuple[Any, ...], value: 
     """Insert a call of a kernel in the place of ``node``; ``value`` is its fake value."""
     result = graph.call_function(function, arguments)
     result.meta = {**node.meta, "val": value, "origin": origin_of(node)}
+    result.meta.pop("tensor_meta", None)  # which would say of the value what held for the node's
     return result

@@ -102,14 +102,14 @@ def linear(
     """``clamp(activation(x @ weight + bias + other), *bounds)``, by oneDNN. Where there is a sum, no activation.
 
     Args:
-        x: (rows, in), row-major.
-        other: (rows, out), row-major, or None.
+        x: (..., in), row-major.
+        other: (..., out), row-major, or None.
         weight: from :func:`pack_linear`.
         bias: (out,) or None.
         activation, bounds: as for :func:`convolution`.
 
     Returns:
-        (rows, out).
+        (..., out), row-major.
     """
     if other is None:
         result = _linear_pointwise(x, weight, bias, *activation)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -41,8 +42,11 @@ _OF_MEMORY = frozenset(
 )
 
 
-def settle_layouts(graph: Graph) -> None:
-    """Give kernels what they want, and compute the fake values of all that follows anew, in place."""
+def settle_layouts(graph: Graph, changed: Collection[Node] = ()) -> None:
+    """Give kernels what they want, and compute the fake values of all that follows anew, in place.
+
+    ``changed`` are calls of which an argument lies otherwise than when the graph was captured.
+    """
     layouts = _Layouts(graph)
     moved: set[Node] = set()
     for node in list(graph.nodes):
@@ -52,6 +56,9 @@ def settle_layouts(graph: Graph) -> None:
                 if isinstance(source, Node):
                     node.replace_input_with(source, layouts.channels_last(source))
             _make_channels_last(node)
+            moved.add(node)
+        elif node in changed:
+            _recompute(node)
             moved.add(node)
         elif node.op == "output" or (follows and _is_of_memory(node)):
             for source in node.all_input_nodes:

@@ -34,10 +34,20 @@ def can_be_packed(node: Node) -> bool:
 
 
 def pack(graph: Graph, node: Node) -> None:
-    """Replace a matmul that :func:`can_be_packed`, and what can be fused with it: a sum or an activation."""
+    """Replace a matmul that :func:`can_be_packed`, and what can be fused with it: a sum or an activation.
+
+    A matmul between views, of more dimensions as rows and back, reads and makes the tensors of more dimensions.
+    """
     x, weight, bias = _operands(node)
-    view = only_user(node)
-    last = view if view is not None and view.target in _VIEWS else node
+    rows = x.meta["val"].shape[0]
+    user = only_user(node)
+    view = user if user is not None and user.target in _VIEWS else None
+    last, value = node, node.meta["val"]
+    if view is not None:
+        last = view
+        source = x.args[0] if x.target in _VIEWS else None
+        if isinstance(source, Node) and _is_rows_of(source, x, view):
+            x, value = source, view.meta["val"]
     other, last = summand(last)
     following = only_user(last)
     activation = activation_of(following) if other is None else None
@@ -45,23 +55,35 @@ def pack(graph: Graph, node: Node) -> None:
     if following is not None and (activation is not None or bounds is not None):
         last = following
     with graph.inserting_before(node):
-        packed = call_kernel(graph, pack_linear, (weight, x.meta["val"].shape[0]), weight.meta["val"], node)
+        packed = call_kernel(graph, pack_linear, (weight, rows), weight.meta["val"], node)
         packed.meta[ONCE] = True
     with graph.inserting_before(last):
-        rows = None if other is None else _like(graph, other, node)
-        arguments = (x, rows, packed, bias, activation or NO_ACTIVATION, bounds)
-        fused = call_kernel(graph, linear, arguments, node.meta["val"], node)
-        result = fused if last.meta["val"].shape == fused.meta["val"].shape else _like(graph, fused, last)
+        summed = None if other is None else _like(graph, other, value)
+        arguments = (x, summed, packed, bias, activation or NO_ACTIVATION, bounds)
+        fused = call_kernel(graph, linear, arguments, value, node)
+        result = _like(graph, fused, last.meta["val"])
     last.replace_all_uses_with(result)
     graph.eliminate_dead_code()
 
 
-def _like(graph: Graph, node: Node, other: Node) -> Node:
-    """``node`` with the shape of ``other``, row-major."""
-    shape = list(other.meta["val"].shape)
-    if not node.meta["val"].is_contiguous():
+def _is_rows_of(source: Node, rows: Node, view: Node) -> bool:
+    """Whether ``view`` undoes for the result what ``rows`` does to the argument."""
+    before, after = source.meta["val"], view.meta["val"]
+    return bool(
+        before.is_contiguous()
+        and before.shape[-1:] == rows.meta["val"].shape[-1:]
+        and before.shape[:-1] == after.shape[:-1]
+    )
+
+
+def _like(graph: Graph, node: Node, value: torch.Tensor) -> Node:
+    """``node`` with the shape of ``value``, row-major; itself if it is that."""
+    mine = node.meta["val"]
+    if mine.shape == value.shape and mine.is_contiguous():
+        return node
+    if not mine.is_contiguous():
         node = call_with_meta(graph, aten.clone.default, (node,), node, memory_format=torch.contiguous_format)
-    return call_with_meta(graph, aten.view.default, (node, shape), node)
+    return call_with_meta(graph, aten.view.default, (node, list(value.shape)), node)
 
 
 def _operands(node: Node) -> tuple[Node, Node, Node | None]:
