@@ -428,11 +428,22 @@ def test_attention_reads_heads_where_they_are():
 
     def program(x):
         q, k, v = (part.view(2, 5, 4, 4).transpose(1, 2).contiguous() for part in linear(x).chunk(3, -1))
-        return F.scaled_dot_product_attention(q, k, v)
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 5, 16) * 2
 
     with torch.no_grad():
         changed = use_kernels(_captured(program, x), "all", pack=True)
         assert not any(node.target is torch.ops.aten.clone.default for node in changed.graph.nodes)
+        assert_same(_compiled(program, extern="all")(x), program(x))
+
+
+def test_attention_of_copies_lies_in_memory_as_in_eager():
+    x = torch.randn(2, 5, 4, 4)
+
+    def program(x):
+        y = F.scaled_dot_product_attention(*[x.transpose(1, 2).contiguous()] * 3)
+        return y, y.view(-1)
+
+    with torch.no_grad():
         assert_same(_compiled(program, extern="all")(x), program(x))
 
 

@@ -49,6 +49,7 @@ def use_kernels(gm: GraphModule, extern: str, *, pack: bool) -> GraphModule:
                 linear.pack(changed.graph, node)
         merge_views(changed.graph)
         settle_layouts(changed.graph, changed_calls)
+        drop_copies(changed.graph)
     changed.recompile()
     return changed
 
