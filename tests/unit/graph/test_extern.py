@@ -18,7 +18,8 @@ from turbine_lite.runtime.once import WithConstants
 @pytest.fixture(autouse=True)
 def _small_is_enough(monkeypatch):
     """Kernels are taken for the sizes of these tests, too."""
-    monkeypatch.setattr(choose, "_LEAST_OPERATIONS", 0)
+    monkeypatch.setattr(choose, "LEAST_OPERATIONS", 0)
+    monkeypatch.setattr(choose, "LEAST_OPERATIONS_OF_SMALL", 0)
 
 
 @pytest.fixture
@@ -299,7 +300,7 @@ def test_the_option():
 
 
 def test_small_calls_stay_and_the_reason_tells_the_ratio(monkeypatch):
-    monkeypatch.setattr(choose, "_LEAST_OPERATIONS", 1_000_000)
+    monkeypatch.setattr(choose, "LEAST_OPERATIONS", 1_000_000)
     graph = torch.fx.Graph()
     with torch._subclasses.FakeTensorMode():
         nodes = {}
@@ -445,6 +446,34 @@ def test_attention_of_copies_lies_in_memory_as_in_eager():
 
     with torch.no_grad():
         assert_same(_compiled(program, extern="all")(x), program(x))
+
+
+_PADS = {
+    "symmetric": ((1, 1, 2, 2), 0),
+    "width alone": ((2, 2), 0),
+    "none": ((0, 0, 0, 0), 0),
+    "one side": ((0, 1, 0, 1), 0),
+    "not zero": ((1, 1, 1, 1), 0.5),
+    "cropped": ((-1, -1, 1, 1), 0),
+    "channels, too": ((1, 1, 1, 1, 1, 1), 0),
+}
+
+
+@pytest.mark.parametrize("name", _PADS)
+def test_padding_before_a_convolution(name):
+    pads, value = _PADS[name]
+    conv = nn.Conv2d(5 if name == "channels, too" else 3, 8, 3, padding=(1, 0), stride=2)
+    x = torch.randn(2, 3, 9, 10)
+
+    def program(x):
+        padded = F.pad(x, pads, value=value)
+        return conv(padded), padded[0] if name == "none" else padded.sum()
+
+    with torch.no_grad():
+        assert_same(_compiled(program)(x), program(x), rtol=1e-4, atol=1e-5)
+        graph = use_kernels(_captured(lambda x: conv(F.pad(x, pads, value=value)), x), "all", pack=True).graph
+    is_folded = not any(node.target is torch.ops.aten.constant_pad_nd.default for node in graph.nodes)
+    assert is_folded == (name in ("symmetric", "width alone", "none"))
 
 
 def _captured(program, *arguments):

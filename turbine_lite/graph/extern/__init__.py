@@ -1,19 +1,20 @@
 """Operators that a kernel of PyTorch's libraries (ATen, oneDNN) runs faster than IREE stay with it, inside of a graph.
 
 ``choose`` says which, by measured ratios; ``convolution`` and ``linear`` fuse them with their neighbours and give them
-packed weights; ``copies`` and ``views`` clear what lies between; ``layout`` settles the memory layouts of the rest;
+packed weights; ``padding``, ``copies`` and ``views`` clear what lies between; ``layout`` settles the memory layouts;
 ``turbine_lite.graph.once`` moves what depends on parameters alone, packing above all, out of each call.
 """
 
 from __future__ import annotations
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule, Node
 
 from turbine_lite.graph.extern import convolution, linear
 from turbine_lite.graph.extern.choose import KERNEL, reason_for_kernel
 from turbine_lite.graph.extern.copies import drop_copies, drop_copies_for_attention
 from turbine_lite.graph.extern.layout import settle_layouts
+from turbine_lite.graph.extern.padding import fold_padding
 from turbine_lite.graph.extern.views import merge_views
 from turbine_lite.graph.insertion import copy_graph_module
 
@@ -31,16 +32,12 @@ def use_kernels(gm: GraphModule, extern: str, *, pack: bool) -> GraphModule:
     if extern == "none":
         return gm
     changed = copy_graph_module(gm)
-    chosen = []
-    for node in changed.graph.nodes:
-        reason = reason_for_kernel(node, extern) if node.op == "call_function" else None
-        if reason is not None:
-            node.meta[KERNEL] = reason
-            chosen.append(node)
+    chosen = _choose(changed.graph, extern)
     if not chosen:
         return gm
     drop_copies(changed.graph)
     if pack and not _is_dynamic(changed):
+        fold_padding(changed.graph)
         changed_calls = drop_copies_for_attention(changed.graph)
         for node in chosen:
             if convolution.can_be_packed(node):
@@ -52,6 +49,22 @@ def use_kernels(gm: GraphModule, extern: str, *, pack: bool) -> GraphModule:
         drop_copies(changed.graph)
     changed.recompile()
     return changed
+
+
+def _choose(graph: Graph, extern: str) -> list[Node]:
+    """The calls for kernels, which get their reasons; a second look is for what follows from there being any."""
+    chosen: list[Node] = []
+    for _ in range(2):
+        for node in graph.nodes:
+            if node.op != "call_function" or KERNEL in node.meta:
+                continue
+            reason = reason_for_kernel(node, extern, beside=bool(chosen))
+            if reason is not None:
+                node.meta[KERNEL] = reason
+                chosen.append(node)
+        if not chosen:
+            break
+    return chosen
 
 
 def _is_dynamic(gm: GraphModule) -> bool:

@@ -18,7 +18,7 @@ from turbine_lite.graph.sizes import size_hint
 from turbine_lite.graph.support import Reason, reason_for, tensors_of
 from turbine_lite.graph.work import operations_of
 
-__all__ = ["KERNEL", "reason_for_kernel"]
+__all__ = ["KERNEL", "is_large", "reason_for_kernel"]
 
 aten = torch.ops.aten
 
@@ -28,8 +28,10 @@ KERNEL = "turbine_lite.kernel"
 # Where IREE is slower by this much, the kernel is taken.
 _MUCH_SLOWER = 1.3
 
-# Calls of fewer multiply-adds stay where their neighbours are: what they cost is the call.
-_LEAST_OPERATIONS = 1_000_000
+# Calls of fewer multiply-adds stay where their neighbours are: what they cost is the call. Convolutions are slower in
+# IREE already where they are small.
+LEAST_OPERATIONS = 1_000_000
+LEAST_OPERATIONS_OF_SMALL = 100_000
 
 # Of a matrix of fewer rows nothing is gained by tiles, and IREE's packed weights are read faster.
 _LEAST_ROWS = 16
@@ -42,23 +44,31 @@ class _Row:
     name: str
     slower: float
     holds_for: Callable[[Node], bool]
+    small: bool = False  # whether it holds for small calls, too
 
 
-def reason_for_kernel(node: Node, extern: str) -> Reason | None:
+def reason_for_kernel(node: Node, extern: str, *, beside: bool = False) -> Reason | None:
     """Why a call is to be left to a kernel of PyTorch's libraries, or None.
 
     Args:
         node: a call of the captured graph.
         extern: the option.
+        beside: whether other calls of the graph are left to kernels.
     """
     if extern == "none" or node.target not in _TABLE or not _is_float32(node):
         return None
     if extern == "all":
         return reason_for(node, "slower", "option extern")
-    row = next((row for row in _TABLE[node.target] if row.holds_for(node)), None)
-    if row is None or row.slower < _MUCH_SLOWER or operations_of(node) < _LEAST_OPERATIONS:
+    rows = (*_TABLE[node.target], *(_BESIDE.get(node.target, ()) if beside else ()))
+    row = next((row for row in rows if row.holds_for(node) and is_large(node, small=row.small)), None)
+    if row is None or row.slower < _MUCH_SLOWER:
         return None
     return reason_for(node, "slower", f"{row.name} is slower in IREE: measured {row.slower:.1f}x (option extern)")
+
+
+def is_large(node: Node, *, small: bool = False) -> bool:
+    """Whether a call is of a size at which who runs it matters."""
+    return operations_of(node) >= (LEAST_OPERATIONS_OF_SMALL if small else LEAST_OPERATIONS)
 
 
 def _is_float32(node: Node) -> bool:
@@ -92,18 +102,25 @@ def _always(node: Node) -> bool:
     return True
 
 
-# By operator; the first row that holds is taken.
+# By operator; the first row that holds, for calls of its size, is taken.
 _TABLE: dict[Any, tuple[_Row, ...]] = {
     aten.convolution.default: (
-        _Row("a transposed convolution", 4.0, _is_transposed),
-        _Row("a depthwise convolution", 2.5, _is_depthwise),
-        _Row("a grouped convolution", 10.0, _is_grouped),
+        _Row("a transposed convolution", 4.0, _is_transposed, small=True),
+        _Row("a depthwise convolution", 2.5, _is_depthwise, small=True),
+        _Row("a grouped convolution", 10.0, _is_grouped, small=True),
         # Of 3x3. Those of 1x1 take the same time in both (0.95), but stay with their neighbours: else images would
         # change their layout in between, and batch norm and activations could not be fused.
-        _Row("a convolution", 3.0, _always),
+        _Row("a convolution", 3.0, _always, small=True),
     ),
     aten.convolution_backward.default: (_Row("the gradient of a convolution", 22.7, _always),),
     aten.mm.default: (_Row("a matmul", 1.9, _has_rows),),
     aten.addmm.default: (_Row("a matmul", 1.9, _has_rows),),
     aten._scaled_dot_product_flash_attention_for_cpu.default: (_Row("attention", 2.3, _has_no_dropout),),
+}
+
+# The same for graphs with calls of the table above. Kernels leave OpenMP's threads spinning, and what follows in IREE
+# has less of the machine.
+_BESIDE: dict[Any, tuple[_Row, ...]] = {
+    op: (_Row("a small matmul beside kernels", 1.5, _always, small=True),)
+    for op in (aten.mm.default, aten.addmm.default)
 }

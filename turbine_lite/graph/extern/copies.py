@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch._ops import OpOverload
 from torch.fx import Graph, Node
@@ -23,7 +25,7 @@ def drop_copies(graph: Graph) -> None:
     """
     returned = {base_of(node) for node in graph.output_node().all_input_nodes}
     for node in list(graph.nodes):
-        if node.target is not aten.clone.default or node in returned or not _lies_as_its_source(node):
+        if not _is_copy(node) or node in returned or not _lies_as_its_source(node):
             continue
         if all(_only_reads(user) for user in _readers(node)):
             _drop(graph, node)
@@ -45,6 +47,11 @@ def _drop(graph: Graph, node: Node) -> None:
     (source,) = node.all_input_nodes
     node.replace_all_uses_with(source)
     graph.erase_node(node)
+
+
+def _is_copy(node: Node) -> bool:
+    pads: Any = node.args[1] if node.target is aten.constant_pad_nd.default else ()
+    return node.target is aten.clone.default or (bool(pads) and not any(pads))
 
 
 def _lies_as_its_source(node: Node) -> bool:
