@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -84,8 +83,7 @@ def _with_autograd(options: Options) -> Callable[[GraphModule, Sequence[Any]], C
             decompositions=decompositions_before_partition(),
             partition_fn=functools.partial(min_cut_rematerialization_partition, compiler="inductor"),
         )
-        with contextlib.nullcontext() if _is_inference(example_inputs) else _tracing_for_training():
-            wrapped: Callable[..., Any] = backend(gm, example_inputs)
+        wrapped: Callable[..., Any] = backend(gm, example_inputs)
         if len(unwrapped) != 1:
             return wrapped
         (run,) = unwrapped
@@ -99,10 +97,3 @@ def _with_autograd(options: Options) -> Callable[[GraphModule, Sequence[Any]], C
 def _is_inference(example_inputs: Sequence[Any]) -> bool:
     needs_gradient = any(isinstance(value, torch.Tensor) and value.requires_grad for value in example_inputs)
     return not (needs_gradient and torch.is_grad_enabled())
-
-
-@contextlib.contextmanager
-def _tracing_for_training() -> Any:
-    # The CPU's flash attention has no decomposition of its backward; the math path's operators all have lowerings.
-    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        yield

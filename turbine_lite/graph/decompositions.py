@@ -60,6 +60,16 @@ _WHOLE = (
     aten.native_layer_norm.default,
     aten.native_group_norm.default,
     aten._native_batch_norm_legit_no_training.default,
+    aten._native_batch_norm_legit_functional.default,
+    aten.embedding_dense_backward.default,
+    aten.native_batch_norm_backward.default,
+    aten.native_layer_norm_backward.default,
+    aten.native_group_norm_backward.default,
+    aten.gelu_backward.default,
+    aten.silu_backward.default,
+    aten.threshold_backward.default,
+    aten._softmax_backward_data.default,
+    aten._log_softmax_backward_data.default,
     aten._scaled_dot_product_flash_attention_for_cpu.default,
 )
 

@@ -24,8 +24,8 @@ from turbine_lite.graph.work import CONTRACTIONS, operations_of
 
 __all__ = ["Partitioned", "partition"]
 
-# Multiply-adds that take as long as calling IREE does, which is up to 0.1 ms beside kernels whose threads spin.
-_ENOUGH_OPERATIONS = 300_000
+# Multiply-adds that take longer than calling IREE does, which is 0.1 ms and more beside kernels whose threads spin.
+_ENOUGH_OPERATIONS = 2_000_000
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch.fx import Graph, Node
+from torch.utils._pytree import tree_leaves
 
 from turbine_lite.graph.sizes import numel_hint, size_hint
 
@@ -14,6 +15,12 @@ aten = torch.ops.aten
 CONTRACTIONS = frozenset(
     {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten.convolution.default}
 )
+
+# How many there are in it, and where its query is among the arguments.
+_MATMULS_OF_ATTENTION = {
+    aten._scaled_dot_product_flash_attention_for_cpu.default: (2, 0),
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: (5, 1),
+}
 
 # Waking worker threads takes 0.01 to 0.3 ms a call, and again after each part that one thread does alone. One thread
 # does so many scalar operations in a tenth of a millisecond, and in a tenth of a second.
@@ -41,8 +48,7 @@ def estimated_operations(graph: Graph) -> int:
 
 def operations_of(node: Node) -> int:
     """The same of one call."""
-    value = node.meta.get("val")
-    elements = numel_hint(value) if isinstance(value, torch.Tensor) else 0
+    elements = sum(numel_hint(leaf) for leaf in tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor))
     if node.target in (aten.mm.default, aten.bmm.default):
         return elements * _size(node.args[0], -1)
     if node.target is aten.addmm.default:
@@ -54,10 +60,11 @@ def operations_of(node: Node) -> int:
         gradient, _, weight = node.args[:3]
         if isinstance(gradient, Node) and isinstance(weight, Node):
             return 2 * numel_hint(gradient.meta["val"]) * numel_hint(weight.meta["val"][0])
-    if node.target is aten._scaled_dot_product_flash_attention_for_cpu.default:
-        query, key, *_ = node.args
+    if node.target in _MATMULS_OF_ATTENTION:
+        matmuls, position = _MATMULS_OF_ATTENTION[node.target]
+        query, key = node.args[position : position + 2]
         if isinstance(query, Node) and isinstance(key, Node):
-            return 2 * numel_hint(query.meta["val"]) * size_hint(key.meta["val"].shape[-2])
+            return matmuls * numel_hint(query.meta["val"]) * size_hint(key.meta["val"].shape[-2])
     return elements
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -247,15 +249,14 @@ def test_attention():
     assert _kernels() == 1
 
 
-def test_attention_whose_sums_are_read_too_runs_in_eager():
+def test_attention_whose_sums_are_read_too():
     q = torch.randn(2, 4, 16, 8)
     attention = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     run = torch.compile(lambda q: attention(q * 2, q, q), backend="turbine_lite_cpu", options={"extern": "none"})
     with torch.no_grad():
         for got, expected in zip(run(q), attention(q * 2, q, q), strict=True):
             assert_same(got, expected, rtol=1e-4, atol=1e-5)
-    reasons = [name for name in counters["turbine_lite"] if name.startswith("eager aten._scaled_dot")]
-    assert len(reasons) == 1
+    assert counters["turbine_lite"]["nodes eager"] == 0
 
 
 def test_dynamic_sizes():
@@ -315,7 +316,7 @@ def test_small_calls_stay_and_the_reason_tells_the_ratio(monkeypatch):
     reason = reason_for_kernel(nodes[512], "auto")
     assert reason is not None
     assert reason.kind == "slower"
-    assert "a matmul is slower in IREE: measured 1.9x" in reason.text
+    assert re.search(r"a matmul is slower in IREE: measured \d+\.\dx", reason.text)
 
 
 _SUMS = {

@@ -312,7 +312,7 @@ def test_a_number_of_unsupported_operators_between(loads):
             return self.b(y).relu()
 
     model = Cut().eval()
-    run = torch.compile(model, backend="turbine_lite_cpu")
+    run = torch.compile(model, backend="turbine_lite_cpu", options={"min_block_size": 1})
     for _ in range(2):
         _check(run, model)
         with torch.no_grad():

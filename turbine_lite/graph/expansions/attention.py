@@ -1,12 +1,16 @@
-"""Attention that eager computes in one kernel."""
+"""Attention that eager computes in one kernel, and its gradient.
+
+The logarithms of the softmax's sums, which the forward kernel leaves for the backward, make the weights again from the
+scores (Dao et al. 2022, arXiv:2205.14135, algorithm 4). A row that is masked altogether has weights of 0, as in eager.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._decomp import decomposition_table
 from torch.fx import Node
 
 from turbine_lite.graph.expansions.expansion import Expansion
@@ -14,12 +18,6 @@ from turbine_lite.graph.expansions.expansion import Expansion
 __all__ = ["EXPANSIONS"]
 
 aten = torch.ops.aten
-
-
-def _is_forward_alone(node: Node) -> bool:
-    """Whether nothing but the result itself is used: not what the kernel leaves for its backward."""
-    dropout: Any = node.args[3] if len(node.args) > 3 else node.kwargs.get("dropout_p", 0.0)
-    return bool(dropout == 0.0) and all(len(user.args) == 2 and user.args[1] == 0 for user in node.users)
 
 
 def _flash_attention_for_cpu(
@@ -32,12 +30,67 @@ def _flash_attention_for_cpu(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    decomposed = decomposition_table[aten._scaled_dot_product_flash_attention_for_cpu.default]
-    result, _ = decomposed(query, key, value, dropout_p, is_causal, attn_mask=attn_mask, scale=scale)
-    # The second result has no reader; PyTorch's decomposition has one of another shape.
-    return result, query.new_zeros(query.shape[:-1], dtype=torch.promote_types(query.dtype, torch.float32))
+    """Shapes: query (..., l, e), key (..., s, e), value (..., s, v); results (..., l, v) and (..., l)."""
+    scores = _scores(query, key, is_causal, attn_mask, scale)
+    largest = scores.amax(-1, keepdim=True)
+    largest = torch.where(largest == -math.inf, 0.0, largest)
+    weights = (scores - largest).exp()
+    total = weights.sum(-1, keepdim=True)
+    is_masked = total == 0
+    weights = weights / torch.where(is_masked, 1.0, total)
+    sums = torch.where(is_masked, 0.0, largest + total.log())
+    return weights.to(value.dtype) @ value, sums.squeeze(-1)
+
+
+def _flash_attention_for_cpu_backward(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    factor = _scale(query, scale)
+    weights = (_scores(query, key, is_causal, attn_mask, scale) - logsumexp.unsqueeze(-1)).exp()
+    wide = logsumexp.dtype
+    of_out = grad_out.to(wide)
+    of_value = weights.transpose(-2, -1) @ of_out
+    of_weights = of_out @ value.to(wide).transpose(-2, -1)
+    of_scores = weights * (of_weights - (of_out * out.to(wide)).sum(-1, keepdim=True)) * factor
+    of_query, of_key = of_scores @ key.to(wide), of_scores.transpose(-2, -1) @ query.to(wide)
+    return of_query.to(query.dtype), of_key.to(key.dtype), of_value.to(value.dtype)
+
+
+def _scores(query: Tensor, key: Tensor, is_causal: bool, mask: Tensor | None, scale: float | None) -> Tensor:
+    wide = torch.promote_types(query.dtype, torch.float32)
+    scores = (query.to(wide) @ key.to(wide).transpose(-2, -1)) * _scale(query, scale)
+    if is_causal:
+        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
+    if mask is None:
+        return scores
+    return torch.where(mask, scores, -math.inf) if mask.dtype is torch.bool else scores + mask
+
+
+def _scale(query: Tensor, scale: float | None) -> float:
+    return 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+
+
+def _has_no_dropout(position: int) -> Any:
+    def holds(node: Node) -> bool:
+        dropout: Any = node.args[position] if len(node.args) > position else node.kwargs.get("dropout_p", 0.0)
+        return bool(dropout == 0.0)
+
+    return holds
 
 
 EXPANSIONS = {
-    aten._scaled_dot_product_flash_attention_for_cpu.default: Expansion(_flash_attention_for_cpu, _is_forward_alone)
+    aten._scaled_dot_product_flash_attention_for_cpu.default: Expansion(_flash_attention_for_cpu, _has_no_dropout(3)),
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: Expansion(
+        _flash_attention_for_cpu_backward, _has_no_dropout(6)
+    ),
 }

@@ -55,11 +55,11 @@ def reason_for_kernel(node: Node, extern: str, *, beside: bool = False) -> Reaso
         extern: the option.
         beside: whether other calls of the graph are left to kernels.
     """
-    if extern == "none" or node.target not in _TABLE or not _is_float32(node):
+    if extern == "none" or node.target not in (_TABLE.keys() | _BESIDE.keys()) or not _is_float32(node):
         return None
     if extern == "all":
         return reason_for(node, "slower", "option extern")
-    rows = (*_TABLE[node.target], *(_BESIDE.get(node.target, ()) if beside else ()))
+    rows = (*_TABLE.get(node.target, ()), *(_BESIDE.get(node.target, ()) if beside else ()))
     row = next((row for row in rows if row.holds_for(node) and is_large(node, small=row.small)), None)
     if row is None or row.slower < _MUCH_SLOWER:
         return None
@@ -106,21 +106,35 @@ def _always(node: Node) -> bool:
 _TABLE: dict[Any, tuple[_Row, ...]] = {
     aten.convolution.default: (
         _Row("a transposed convolution", 4.0, _is_transposed, small=True),
-        _Row("a depthwise convolution", 2.5, _is_depthwise, small=True),
-        _Row("a grouped convolution", 10.0, _is_grouped, small=True),
-        # Of 3x3. Those of 1x1 take the same time in both (0.95), but stay with their neighbours: else images would
-        # change their layout in between, and batch norm and activations could not be fused.
-        _Row("a convolution", 3.0, _always, small=True),
+        _Row("a depthwise convolution", 2.9, _is_depthwise, small=True),
+        _Row("a grouped convolution", 9.9, _is_grouped, small=True),
+        # Of 3x3. Those of 1x1 take less time in IREE (0.7), but stay with their neighbours: else images would change
+        # their layout in between, and batch norm and activations could not be fused.
+        _Row("a convolution", 2.6, _always, small=True),
     ),
-    aten.convolution_backward.default: (_Row("the gradient of a convolution", 22.7, _always),),
-    aten.mm.default: (_Row("a matmul", 1.9, _has_rows),),
-    aten.addmm.default: (_Row("a matmul", 1.9, _has_rows),),
-    aten._scaled_dot_product_flash_attention_for_cpu.default: (_Row("attention", 2.3, _has_no_dropout),),
+    aten.convolution_backward.default: (_Row("the gradient of a convolution", 21.6, _always),),
+    aten.mm.default: (_Row("a matmul", 1.6, _has_rows),),
+    aten.addmm.default: (_Row("a matmul", 1.6, _has_rows),),
+    aten._scaled_dot_product_flash_attention_for_cpu.default: (_Row("attention", 1.7, _has_no_dropout),),
+    aten._scaled_dot_product_flash_attention_for_cpu_backward.default: (
+        _Row("the gradient of attention", 3.1, _always),
+    ),
 }
 
 # The same for graphs with calls of the table above. Kernels leave OpenMP's threads spinning, and what follows in IREE
 # has less of the machine.
 _BESIDE: dict[Any, tuple[_Row, ...]] = {
-    op: (_Row("a small matmul beside kernels", 1.5, _always, small=True),)
-    for op in (aten.mm.default, aten.addmm.default)
+    aten.native_layer_norm.default: (_Row("layer norm beside kernels", 1.9, _always, small=True),),
+    aten.native_layer_norm_backward.default: (
+        _Row("the gradient of layer norm beside kernels", 3.8, _always, small=True),
+    ),
+    # Batch norm itself is no slower in IREE (1.0), and fused with what follows.
+    aten.native_batch_norm_backward.default: (
+        _Row("the gradient of batch norm beside kernels", 1.6, _always, small=True),
+    ),
+    aten.gelu_backward.default: (_Row("the gradient of GELU beside kernels", 1.8, _always, small=True),),
+    aten.embedding_dense_backward.default: (
+        _Row("the gradient of an embedding beside kernels", 4.8, _always, small=True),
+    ),
+    aten.native_group_norm.default: (_Row("group norm beside kernels", 2.2, _always, small=True),),
 }
