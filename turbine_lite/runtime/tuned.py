@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.utils import counters
+from torch.utils._python_dispatch import _disable_current_modes
 from tqdm import tqdm
 
 from turbine_lite.graph.report import GraphReport
@@ -70,7 +71,8 @@ class Tuned:
         return self._chosen(args)
 
     def _choose(self, args: list[Any]) -> None:
-        with torch.random.fork_rng(devices=[]):
+        # AOTAutograd watches first calls through a dispatch mode, which would slow down what runs in eager.
+        with torch.random.fork_rng(devices=[]), _disable_current_modes():
             self.timings = _time_in_turns(self._versions, args, self._seconds)
         winner = self._versions[0]
         for version in self._versions[1:]:

@@ -1,0 +1,145 @@
+"""Linear layers and attention in kernels of PyTorch's libraries, and what lies between them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch._dynamo.utils import counters
+
+from tests.helpers import assert_same
+from tests.unit.graph.kernels import captured, count_kernels, run_compiled
+from turbine_lite.graph.extern import use_kernels
+
+pytestmark = pytest.mark.usefixtures("small_is_enough")
+
+
+_SUMS = {
+    "residual": lambda linear, x: x + linear(x),
+    "residual on the right": lambda linear, x: linear(x) + x,
+    "with relu": lambda linear, x: F.relu(x + linear(x)),
+    "transposed": lambda linear, x: linear(x) + x.transpose(0, 1).contiguous().transpose(0, 1),
+    "twice itself": lambda linear, x: (y := linear(x)) + y,
+    "also a result": lambda linear, x: ((y := linear(x)), x + y),
+    "scaled": lambda linear, x: torch.add(x, linear(x), alpha=2),
+    "of two": lambda linear, x: linear(x) + linear(x * 2),
+    "broadcast": lambda linear, x: linear(x) + x[:, :1],
+    "after gelu": lambda linear, x: F.gelu(linear(x)) + x,
+    "integers": lambda linear, x: linear(x) + x.to(torch.int32),
+}
+
+
+@pytest.mark.parametrize("shape", [(4, 8), (2, 3, 8)])
+@pytest.mark.parametrize("name", _SUMS)
+def test_sums_with_a_linear_layer(name, shape):
+    linear = nn.Linear(8, 8)
+    x = torch.randn(*shape)
+    with torch.no_grad():
+        got = run_compiled(lambda x: _SUMS[name](linear, x), extern="all")(x)
+        assert_same(got, _SUMS[name](linear, x))
+    assert count_kernels()
+
+
+def test_a_residual_sum_is_in_the_kernel():
+    linear = nn.Linear(8, 8)
+    x = torch.randn(2, 3, 8)
+    with torch.no_grad():
+        run_compiled(lambda x: x + linear(x), extern="all")(x)
+    counts = counters["turbine_lite"]
+    assert counts["nodes native"] == 0
+    assert counts["nodes eager"] == 1
+
+
+_COPIES = {
+    "of dropout": lambda linear, x: x + F.dropout(linear(x), 0.5, training=False),
+    "returned": lambda linear, x: ((y := linear(x)), y.clone()),
+    "a view of it returned": lambda linear, x: ((y := linear(x)), y.clone()[1:]),
+    "of an argument": lambda linear, x: (x.clone(), linear(x.clone()).clone() + x.clone()),
+    "read by a view": lambda linear, x: linear(x).clone().transpose(0, 1).sum(0),
+    "in another layout": lambda linear, x: linear(x).t().clone(memory_format=torch.contiguous_format).view(-1),
+}
+
+
+@pytest.mark.parametrize("name", _COPIES)
+def test_copies_are_dropped_where_nobody_can_tell(name):
+    linear, x = nn.Linear(4, 4), torch.randn(4, 4)
+    function = _COPIES[name]
+    with torch.no_grad():
+        got, want = run_compiled(lambda x: function(linear, x), extern="all")(x), function(linear, x)
+        assert_same(got, want)
+        if isinstance(got, tuple):  # the caller may write to one result
+            got[0].zero_()
+            assert_same(got[1], want[1])
+            assert x.abs().sum() > 0
+    assert counters["turbine_lite"]["nodes native"] == 0
+    if name == "of dropout":
+        assert counters["turbine_lite"]["nodes eager"] == 1
+
+
+def test_views_between_kernels_are_few():
+    first, second = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def program(x):
+        y = first(x)
+        return second(y.view(6, 8).view(2, 3, 8).view(3, 2, 8)).view(2, 3, 2, 4).transpose(1, 2) + 0
+
+    x = torch.randn(2, 3, 8)
+    gm = captured(program, x)
+    changed = use_kernels(gm, "all", pack=True)
+    views = [node for node in changed.graph.nodes if node.target is torch.ops.aten.view.default]
+    assert len(views) == 2
+    with torch.no_grad():
+        assert_same(run_compiled(program, extern="all")(x), program(x))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda y: (y.view(6, 8), y.view(6, 8)),
+        lambda y: (y, y.view(2, 3, 8)),
+        lambda y: (y.view(2, 3, 8).view(-1), y.transpose(0, 1).view(3, 2, 2, 4).sum(-1)),
+        lambda y: y[0].view(24) + y[0].view(24) * y[1].view(24),
+        lambda y: y.expand(2, 2, 3, 8).reshape(-1).view(4, 24) * 2,
+        lambda y: y[:, 1:].view(2, 2, 2, 4) + y[:, 1:].view(2, 2, 2, 4),
+    ],
+)
+def test_views_of_results_stay_the_callers(program):
+    linear, x = nn.Linear(8, 8), torch.randn(2, 3, 8)
+    with torch.no_grad():
+        got, want = run_compiled(lambda x: program(linear(x)), extern="all")(x), program(linear(x))
+    assert_same(got, want)
+    if isinstance(got, tuple):
+        assert got[0] is not got[1]
+
+
+def test_a_region_after_a_linear_layer_of_three_dimensions():
+    linear, x = nn.Linear(8, 8), torch.randn(2, 3, 8)
+    with torch.no_grad():
+        got = run_compiled(lambda x: (linear(x).sin() * 2 + 1).exp(), extern="all")(x)
+        assert_same(got, (linear(x).sin() * 2 + 1).exp())
+    assert counters["turbine_lite"]["executables"] == 1
+
+
+def test_attention_reads_heads_where_they_are():
+    linear, x = nn.Linear(16, 48), torch.randn(2, 5, 16)
+
+    def program(x):
+        q, k, v = (part.view(2, 5, 4, 4).transpose(1, 2).contiguous() for part in linear(x).chunk(3, -1))
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(2, 5, 16) * 2
+
+    with torch.no_grad():
+        changed = use_kernels(captured(program, x), "all", pack=True)
+        assert not any(node.target is torch.ops.aten.clone.default for node in changed.graph.nodes)
+        assert_same(run_compiled(program, extern="all")(x), program(x))
+
+
+def test_attention_of_copies_lies_in_memory_as_in_eager():
+    x = torch.randn(2, 5, 4, 4)
+
+    def program(x):
+        y = F.scaled_dot_product_attention(*[x.transpose(1, 2).contiguous()] * 3)
+        return y, y.view(-1)
+
+    with torch.no_grad():
+        assert_same(run_compiled(program, extern="all")(x), program(x))
