@@ -76,6 +76,14 @@ def ceil_mode(x):
     return F.max_pool2d(x, 3, stride=2, ceil_mode=True), F.avg_pool2d(x, 3, stride=2, ceil_mode=True), averages
 
 
+@program("pooling", inputs=lambda: (normal(1, 2, 7, 8),))
+def a_window_larger_than_the_image(x):
+    whole = F.avg_pool2d(x, 100, ceil_mode=True)
+    padded = F.avg_pool2d(x, (9, 10), stride=50, padding=1, ceil_mode=True)
+    uncounted = F.avg_pool2d(x, 99, padding=1, ceil_mode=True, count_include_pad=False)
+    return whole, padded, uncounted, F.avg_pool2d(x, 100, ceil_mode=True, divisor_override=7)
+
+
 @program("pooling", inputs=lambda: (normal(2, 3, 9), normal(1, 2, 4, 6, 4)))
 def other_ranks(x, y):
     return F.max_pool1d(x, 3, stride=2, padding=1), F.max_pool3d(y, 2), F.avg_pool1d(x, 2), F.avg_pool3d(y, 2, stride=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import operator
@@ -67,6 +68,12 @@ class _Window:
                 values = aten.slice.Tensor(values, dim, start, stop, self.stride[i])
             yield offset, values
 
+    @property
+    def is_everything(self) -> bool:
+        """Whether there is one window, with all of the tensor in it."""
+        sizes = zip(self.kernel, self.padding, self.sizes, strict=True)
+        return all(count == 1 for count in self.out) and all(k - p >= size for k, p, size in sizes)
+
     def starts(self, i: int, device: torch.device) -> Tensor:
         """Where the windows begin in dimension ``i``."""
         starts = torch.arange(self.out[i], device=device) * self.stride[i] - self.padding[i]
@@ -127,8 +134,10 @@ def _avg_pool(rank: int) -> Callable[..., Tensor]:
     ) -> Tensor:
         window = _Window(x, rank, kernel, stride, padding, (1,), ceil_mode)
         wide = x.to(torch.float32) if x.dtype in NARROW else x
-        total = sum(values for _, values in window.taps(window.padded(wide, 0)))
-        assert isinstance(total, Tensor)
+        if window.is_everything:
+            total = wide.sum(list(range(-rank, 0)), keepdim=True)
+        else:
+            total = functools.reduce(operator.add, (values for _, values in window.taps(window.padded(wide, 0))))
         if divisor_override is not None:
             return (total / divisor_override).to(x.dtype)
         return (total / _window_sizes(window, count_include_pad, x.device)).to(x.dtype)
@@ -186,8 +195,19 @@ def _max_pool_needs_taps(node: Node) -> bool:
 def _avg_pool_needs_taps(node: Node) -> bool:
     # torch-mlir takes an empty list of strides for no stride where it is given.
     no_stride = node.args[2:3] == ([],)
-    special = bool(_argument(node, 4, "ceil_mode", False)) or tensor_argument(node).dim() == 3
-    return (special or no_stride) and _is_small(2)(node)
+    ceil_mode = bool(_argument(node, 4, "ceil_mode", False))
+    special = ceil_mode or tensor_argument(node).dim() == 3 or no_stride
+    return special and (_is_small(2)(node) or _averages_everything(node, ceil_mode))
+
+
+def _averages_everything(node: Node, ceil_mode: bool) -> bool:
+    x = tensor_argument(node)
+    if not all(isinstance(size, int) and size > 0 for size in x.shape[-2:]):
+        return False
+    kernel = cast("Sequence[int]", node.args[1])
+    stride = cast("Sequence[int]", _argument(node, 2, "stride", []))
+    padding = cast("Sequence[int]", _argument(node, 3, "padding", [0]))
+    return _Window(x, 2, kernel, stride, padding, (1,), ceil_mode).is_everything
 
 
 def _has_few_cells(node: Node) -> bool:
