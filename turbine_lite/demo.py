@@ -99,6 +99,8 @@ def _print_kernels() -> None:
     print(f"  operators in IREE: {counts['nodes native']}")
     for op, count in kernels.items():
         print(f"  in a kernel of oneDNN or ATen, by measurement the faster one: {count} {op}, with what follows fused")
+    small = sum(count for name, count in counts.items() if name.endswith(": small"))
+    print(f"  between those, too small for a call of IREE: {small}")
 
 
 def _print_stages(directory: Path) -> None:
