@@ -52,7 +52,7 @@ def compile_fastest(gm: GraphModule, options: Options, kind: str) -> Callable[[l
     dump = open_dump(options.dump_dir, kind)
     versions: list[Version] = []
     has_kernels = False
-    for name, changed in tqdm(_ways(options), desc="turbine_lite: compiling", leave=False, disable=None):
+    for name, changed in tqdm(list(_ways(options)), desc="turbine_lite: compiling", leave=False, disable=None):
         if versions and time.monotonic() > deadline:
             log.info("max-autotune: no time for %s (option autotune_seconds)", name)
             continue
@@ -72,17 +72,15 @@ def compile_fastest(gm: GraphModule, options: Options, kind: str) -> Callable[[l
     return Tuned(versions, options.autotune_seconds)
 
 
-def _ways(options: Options) -> list[tuple[str, Options]]:
+def _ways(options: Options) -> Iterator[tuple[str, Options]]:
     """Names of versions and their options; the user's own choice of an option stays."""
-    return list(_all_ways(options))
-
-
-def _all_ways(options: Options) -> Iterator[tuple[str, Options]]:
     externs = ("auto", "none") if options.extern == "auto" else (options.extern,)
     drivers = ("local-sync", "local-task") if options.driver == "auto" else (options.driver,)
     if torch.get_num_threads() == 1:
         drivers = drivers[:1]
-    for profile, flags in PROFILES.items():
+    # A compiler in this process refuses some of the flags.
+    profiles = PROFILES if options.compiler == "worker" else {"default": ()}
+    for profile, flags in profiles.items():
         for extern in externs:
             for driver in drivers:
                 changed = dataclasses.replace(

@@ -167,6 +167,12 @@ def test_the_users_own_choices_stay():
     assert all(o.extern == "none" and o.driver == "local-sync" and o.compile_flags[-1] == "--x" for o in ways.values())
 
 
+def test_a_compiler_in_this_process_gets_no_flags_that_it_refuses():
+    run = _tuned(lambda x: x.exp() + 1, compiler="in-process")
+    assert_same(run(torch.zeros(2)), torch.full((2,), 2.0))
+    assert not any("small-tiles" in name for name, _ in autotune._ways(Options(compiler="in-process")))
+
+
 def test_no_further_version_is_begun_when_the_time_is_up(monkeypatch):
     built = []
     real = autotune.build_graph
