@@ -9,7 +9,7 @@ from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from turbine_lite.graph.extern.choose import KERNEL
-from turbine_lite.graph.views import base_of, is_view
+from turbine_lite.graph.views import is_view
 
 __all__ = ["drop_copies", "drop_copies_for_attention"]
 
@@ -23,9 +23,8 @@ def drop_copies(graph: Graph) -> None:
 
     Copies that the caller gets stay: he must be able to write to one and find the other as it was.
     """
-    returned = {base_of(node) for node in graph.output_node().all_input_nodes}
     for node in list(graph.nodes):
-        if not _is_copy(node) or node in returned or not _lies_as_its_source(node):
+        if not _is_copy(node) or not _lies_as_its_source(node):
             continue
         if all(_only_reads(user) for user in _readers(node)):
             _drop(graph, node)
@@ -66,7 +65,7 @@ def _readers(node: Node) -> list[Node]:
 
 
 def _only_reads(node: Node) -> bool:
-    """Whether a call is an operator of PyTorch's own that writes to none of its arguments."""
+    """Whether a node is a call of PyTorch's own operators that writes to none of its arguments, and not the output."""
     target = node.target
     is_own = isinstance(target, OpOverload) and target.namespace in ("aten", "prims")
     return is_own and not target._schema.is_mutable  # type: ignore[union-attr]  # an overload
