@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch._functorch._aot_autograd.utils import make_boxed_func
-from torch._ops import OpOverload
 from torch.fx import GraphModule, Node
 from tqdm import tqdm
 
@@ -26,7 +25,7 @@ from turbine_lite.diagnostics.dump import open_dump
 from turbine_lite.errors import TurbineLiteError
 from turbine_lite.graph.eager import run_in_eager
 from turbine_lite.graph.report import GraphReport, compute_calls
-from turbine_lite.graph.support import is_symbolic_scalar, reason_for
+from turbine_lite.graph.support import is_own_operator, is_symbolic_scalar, reason_for
 from turbine_lite.options import Options
 from turbine_lite.runtime.tuned import Tuned, Version
 
@@ -96,7 +95,7 @@ def _may_have_effects(node: Node) -> bool:
     if node.op != "call_function" or node.target is operator.getitem or is_symbolic_scalar(node.meta.get("val")):
         return node.op == "call_module"
     target = node.target
-    if not isinstance(target, OpOverload) or target.namespace not in ("aten", "prims"):
+    if not is_own_operator(target):
         return True
     return target._schema.is_mutable or (node.is_impure() and torch.Tag.nondeterministic_seeded not in target.tags)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch._ops import OpOverload
@@ -17,7 +17,7 @@ from turbine_lite.graph.expand import is_expanded
 from turbine_lite.graph.known_wrong import why_known_wrong
 from turbine_lite.graph.source import source_line
 
-__all__ = ["Check", "Reason", "is_symbolic_scalar", "op_name", "reason_for", "tensors_of", "why_not"]
+__all__ = ["Check", "Reason", "is_own_operator", "is_symbolic_scalar", "op_name", "reason_for", "tensors_of", "why_not"]
 
 # Decides about one node: None means "IREE may take it".
 Check = Callable[[Node], "Reason | None"]
@@ -90,6 +90,11 @@ def tensors_of(node: Node) -> Iterator[torch.Tensor]:
                 yield leaf
 
 
+def is_own_operator(target: object) -> TypeGuard[OpOverload]:
+    """Whether a call's target is an operator of PyTorch's own, not a function, a custom or a higher-order operator."""
+    return isinstance(target, OpOverload) and target.namespace in ("aten", "prims")
+
+
 def why_not(node: Node, disabled_ops: tuple[str, ...] = ()) -> Reason | None:
     """The reason why a call must run in eager, or None."""
     target = node.target
@@ -98,7 +103,7 @@ def why_not(node: Node, disabled_ops: tuple[str, ...] = ()) -> Reason | None:
     if _is_disabled(target, disabled_ops):
         return reason_for(node, "disabled", "disabled by the option disabled_ops")
     expanded = is_expanded(node)
-    if target.namespace not in ("aten", "prims") and not expanded:
+    if not is_own_operator(target) and not expanded:
         return reason_for(node, "custom-op", "a custom operator has no lowering to IREE")
     if draws_random_numbers(target):
         return reason_for(node, "random", "random numbers must be those that eager draws")

@@ -106,7 +106,7 @@ def _calls_of_a_round(version: Version, args: list[Any], must_run: bool) -> int:
     try:
         version.run(list(args))  # loads the program, packs parameters
         once = _time(version, args, 1)
-    except Exception:
+    except Exception:  # whatever it raises: the others can do without it, and the first one is the caller's
         if must_run:
             raise
         log.info("max-autotune: %s failed", version.name, exc_info=True)

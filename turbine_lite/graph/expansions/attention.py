@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from turbine_lite.graph.expansions.expansion import Expansion
+from turbine_lite.graph.expansions.expansion import Condition, Expansion
 
-__all__ = ["EXPANSIONS"]
+__all__ = ["EXPANSIONS", "has_no_dropout"]
 
 aten = torch.ops.aten
 
@@ -80,7 +80,9 @@ def _scale(query: Tensor, scale: float | None) -> float:
     return 1 / math.sqrt(query.shape[-1]) if scale is None else scale
 
 
-def _has_no_dropout(position: int) -> Any:
+def has_no_dropout(position: int) -> Condition:
+    """Whether a call has none; its probability is the argument at this position."""
+
     def holds(node: Node) -> bool:
         dropout: Any = node.args[position] if len(node.args) > position else node.kwargs.get("dropout_p", 0.0)
         return bool(dropout == 0.0)
@@ -89,8 +91,8 @@ def _has_no_dropout(position: int) -> Any:
 
 
 EXPANSIONS = {
-    aten._scaled_dot_product_flash_attention_for_cpu.default: Expansion(_flash_attention_for_cpu, _has_no_dropout(3)),
+    aten._scaled_dot_product_flash_attention_for_cpu.default: Expansion(_flash_attention_for_cpu, has_no_dropout(3)),
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: Expansion(
-        _flash_attention_for_cpu_backward, _has_no_dropout(6)
+        _flash_attention_for_cpu_backward, has_no_dropout(6)
     ),
 }

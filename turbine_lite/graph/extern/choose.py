@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from turbine_lite.graph.expansions.attention import has_no_dropout
 from turbine_lite.graph.sizes import size_hint
 from turbine_lite.graph.support import Reason, reason_for, tensors_of
 from turbine_lite.graph.work import operations_of
@@ -93,11 +94,6 @@ def _has_rows(node: Node) -> bool:
     return size_hint(node.meta["val"].shape[-2]) >= _LEAST_ROWS
 
 
-def _has_no_dropout(node: Node) -> bool:
-    dropout: Any = node.args[3] if len(node.args) > 3 else node.kwargs.get("dropout_p", 0.0)
-    return bool(dropout == 0.0)
-
-
 def _always(node: Node) -> bool:
     return True
 
@@ -115,7 +111,7 @@ _TABLE: dict[Any, tuple[_Row, ...]] = {
     aten.convolution_backward.default: (_Row("the gradient of a convolution", 21.6, _always),),
     aten.mm.default: (_Row("a matmul", 1.6, _has_rows),),
     aten.addmm.default: (_Row("a matmul", 1.6, _has_rows),),
-    aten._scaled_dot_product_flash_attention_for_cpu.default: (_Row("attention", 1.7, _has_no_dropout),),
+    aten._scaled_dot_product_flash_attention_for_cpu.default: (_Row("attention", 1.7, has_no_dropout(3)),),
     aten._scaled_dot_product_flash_attention_for_cpu_backward.default: (
         _Row("the gradient of attention", 3.1, _always),
     ),

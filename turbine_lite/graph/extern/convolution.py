@@ -12,8 +12,8 @@ import torch
 from torch.fx import Graph, Node
 
 from turbine_lite.graph.extern.choose import KERNEL
-from turbine_lite.graph.extern.fusing import activation_of, bounds_of, call_kernel, only_user, summand
-from turbine_lite.graph.extern.kernels import HAS_ONEDNN, NO_ACTIVATION, convolution, pack_convolution
+from turbine_lite.graph.extern.fusing import call_kernel, epilogue_of, only_user
+from turbine_lite.graph.extern.kernels import HAS_ONEDNN, convolution, pack_convolution
 from turbine_lite.graph.insertion import call_with_meta
 from turbine_lite.graph.once import ONCE, depends_on_parameters_only
 
@@ -49,19 +49,14 @@ def pack(graph: Graph, node: Node) -> None:
         with graph.inserting_before(node):
             weight, bias = _folded(graph, weight, bias, following, node)
         last = next(iter(following.users))
-    other, last = summand(last)
-    following = only_user(last)
-    activation = activation_of(following) if other is None else None
-    bounds = bounds_of(following)
-    if following is not None and (activation is not None or bounds is not None):
-        last = following
+    other, activation, bounds, last = epilogue_of(last)
     value = last.meta["val"]
     with graph.inserting_before(node):
         packing = (weight, padding, stride, dilation, groups, list(x.meta["val"].shape))
         packed = call_kernel(graph, pack_convolution, packing, weight.meta["val"], node)
         packed.meta[ONCE] = True
     with graph.inserting_after(last):
-        operands = (x, other, packed, bias, padding, stride, dilation, groups, activation or NO_ACTIVATION, bounds)
+        operands = (x, other, packed, bias, padding, stride, dilation, groups, activation, bounds)
         fused = call_kernel(graph, convolution, operands, value, node)
     last.replace_all_uses_with(fused)
     graph.eliminate_dead_code()

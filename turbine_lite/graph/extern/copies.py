@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
 from turbine_lite.graph.extern.choose import KERNEL
+from turbine_lite.graph.support import is_own_operator
 from turbine_lite.graph.views import is_view
 
 __all__ = ["drop_copies", "drop_copies_for_attention"]
@@ -66,6 +66,4 @@ def _readers(node: Node) -> list[Node]:
 
 def _only_reads(node: Node) -> bool:
     """Whether a node is a call of PyTorch's own operators that writes to none of its arguments, and not the output."""
-    target = node.target
-    is_own = isinstance(target, OpOverload) and target.namespace in ("aten", "prims")
-    return is_own and not target._schema.is_mutable  # type: ignore[union-attr]  # an overload
+    return is_own_operator(node.target) and not node.target._schema.is_mutable

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.fx import Graph, Node
 
-from turbine_lite.graph.extern.kernels import Activation, Bounds
+from turbine_lite.graph.extern.kernels import NO_ACTIVATION, Activation, Bounds
 from turbine_lite.graph.insertion import origin_of
 
-__all__ = ["activation_of", "bounds_of", "call_kernel", "only_user", "summand"]
+__all__ = ["VIEWS", "call_kernel", "epilogue_of", "only_user"]
 
 aten = torch.ops.aten
+
+VIEWS = (aten.view.default, aten._unsafe_view.default)
 
 # oneDNN's activations that make of NaN and infinities what eager makes of them.
 _ACTIVATIONS: dict[Any, tuple[str, str]] = {
@@ -28,7 +30,34 @@ def only_user(node: Node) -> Node | None:
     return next(iter(node.users)) if len(node.users) == 1 else None
 
 
-def activation_of(node: Node | None) -> Activation | None:
+class Epilogue(NamedTuple):
+    """What a kernel does to its result.
+
+    Attributes:
+        other: the summand, or None.
+        activation: oneDNN's; none where there is a sum.
+        bounds: of a clamp, or None.
+        last: the last node of the graph that it stands for.
+    """
+
+    other: Node | None
+    activation: Activation
+    bounds: Bounds | None
+    last: Node
+
+
+def epilogue_of(last: Node) -> Epilogue:
+    """What of the calls that follow ``last`` can be fused into the kernel that makes it."""
+    other, last = _summand(last)
+    following = only_user(last)
+    activation = _activation_of(following) if other is None else None
+    bounds = _bounds_of(following)
+    if following is not None and (activation is not None or bounds is not None):
+        last = following
+    return Epilogue(other, activation or NO_ACTIVATION, bounds, last)
+
+
+def _activation_of(node: Node | None) -> Activation | None:
     """What oneDNN calls this call; None if it has none of the same values."""
     if node is None:
         return None
@@ -43,7 +72,7 @@ def activation_of(node: Node | None) -> Activation | None:
     return None
 
 
-def bounds_of(node: Node | None) -> Bounds | None:
+def _bounds_of(node: Node | None) -> Bounds | None:
     """The bounds of a clamp."""
     if node is None:
         return None
@@ -56,7 +85,7 @@ def bounds_of(node: Node | None) -> Bounds | None:
     return None
 
 
-def summand(last: Node) -> tuple[Node | None, Node]:
+def _summand(last: Node) -> tuple[Node | None, Node]:
     """The other operand, if all that becomes of ``last`` is a sum with a tensor like it; and the last node fused."""
     add = only_user(last)
     if add is None or add.target is not aten.add.Tensor or add.kwargs.get("alpha", 1) != 1:

@@ -13,12 +13,13 @@ from typing import Any
 
 import torch
 from torch._guards import detect_fake_mode
-from torch._ops import OpOverload
 from torch.fx import Graph, Node
 
+from turbine_lite.graph.extern.fusing import VIEWS
 from turbine_lite.graph.extern.kernels import convolution
 from turbine_lite.graph.insertion import call_with_meta
 from turbine_lite.graph.signature import dense_order, inverse
+from turbine_lite.graph.support import is_own_operator
 from turbine_lite.graph.views import is_view
 
 __all__ = ["settle_layouts"]
@@ -131,7 +132,7 @@ def _is_of_memory(node: Node) -> bool:
     """Whether a call depends on how its arguments lie in memory."""
     if node.target is operator.getitem:
         return False
-    if not isinstance(node.target, OpOverload) or node.target.namespace not in ("aten", "prims"):
+    if not is_own_operator(node.target):
         return True
     # Random numbers are drawn in the order of memory.
     return node.target in _OF_MEMORY or torch.Tag.nondeterministic_seeded in node.target.tags
@@ -143,7 +144,7 @@ def _recompute(node: Node) -> None:
     args, kwargs = torch.fx.map_arg((node.args, node.kwargs), lambda source: source.meta["val"])
     values = [source.meta["val"] for source in node.all_input_nodes]
     with detect_fake_mode(values) or contextlib.nullcontext():
-        if node.target in (aten.view.default, aten._unsafe_view.default):
+        if node.target in VIEWS:
             try:
                 node.meta["val"] = node.target(*args, **kwargs)
                 return

@@ -8,16 +8,14 @@ import torch
 from torch.fx import Graph, Node
 
 from turbine_lite.graph.extern.choose import is_large
-from turbine_lite.graph.extern.fusing import activation_of, bounds_of, call_kernel, only_user, summand
-from turbine_lite.graph.extern.kernels import HAS_ONEDNN, NO_ACTIVATION, linear, pack_linear
+from turbine_lite.graph.extern.fusing import VIEWS, call_kernel, epilogue_of, only_user
+from turbine_lite.graph.extern.kernels import HAS_ONEDNN, linear, pack_linear
 from turbine_lite.graph.insertion import call_with_meta
 from turbine_lite.graph.once import ONCE, depends_on_parameters_only
 
 __all__ = ["can_be_packed", "pack"]
 
 aten = torch.ops.aten
-
-_VIEWS = (aten.view.default, aten._unsafe_view.default)
 
 
 def can_be_packed(node: Node) -> bool:
@@ -46,25 +44,20 @@ def pack(graph: Graph, node: Node) -> None:
     x, weight, bias = _operands(node)
     rows = x.meta["val"].shape[0]
     user = only_user(node)
-    view = user if user is not None and user.target in _VIEWS else None
+    view = user if user is not None and user.target in VIEWS else None
     last, value = node, node.meta["val"]
     if view is not None:
         last = view
-        source = x.args[0] if x.target in _VIEWS else None
+        source = x.args[0] if x.target in VIEWS else None
         if isinstance(source, Node) and _is_rows_of(source, x, view):
             x, value = source, view.meta["val"]
-    other, last = summand(last)
-    following = only_user(last)
-    activation = activation_of(following) if other is None else None
-    bounds = bounds_of(following)
-    if following is not None and (activation is not None or bounds is not None):
-        last = following
+    other, activation, bounds, last = epilogue_of(last)
     with graph.inserting_before(node):
         packed = call_kernel(graph, pack_linear, (weight, rows), weight.meta["val"], node)
         packed.meta[ONCE] = True
     with graph.inserting_before(last):
         summed = None if other is None else _like(graph, other, value)
-        arguments = (x, summed, packed, bias, activation or NO_ACTIVATION, bounds)
+        arguments = (x, summed, packed, bias, activation, bounds)
         fused = call_kernel(graph, linear, arguments, value, node)
         result = _like(graph, fused, last.meta["val"])
     last.replace_all_uses_with(result)

@@ -1,19 +1,15 @@
-"""Fewer views between kernels. Each is a call from Python, and costs 10 microseconds while OpenMP's threads spin."""
+"""Fewer views between kernels. Each is a call from Python: tens of microseconds while OpenMP's threads spin."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch.fx import Graph, Node
 
+from turbine_lite.graph.extern.fusing import VIEWS
 from turbine_lite.graph.views import is_view
 
 __all__ = ["merge_views"]
-
-aten = torch.ops.aten
-
-_VIEWS = (aten.view.default, aten._unsafe_view.default)
 
 
 def merge_views(graph: Graph) -> None:
@@ -26,7 +22,7 @@ def merge_views(graph: Graph) -> None:
     for node in list(graph.nodes):
         if not is_view(node) or node in returned:
             continue
-        if node.target in _VIEWS:
+        if node.target in VIEWS:
             _skip_views_before(node)
             source: Any = node.args[0]
             if source.meta["val"].shape == node.meta["val"].shape and _is_row_major(source):
@@ -43,7 +39,7 @@ def merge_views(graph: Graph) -> None:
 def _skip_views_before(node: Node) -> None:
     """Take the view from the first tensor of the chain; which shapes are between does not matter to dense memory."""
     source: Any = node.args[0]
-    while source.target in _VIEWS and _is_row_major(source.args[0]):
+    while source.target in VIEWS and _is_row_major(source.args[0]):
         source = source.args[0]
     node.args = (source, *node.args[1:])
 
