@@ -59,7 +59,8 @@ class _Process:
         self._process = subprocess.Popen(
             [*command, str(self.result)],
             cwd=_ROOT,
-            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+            # Nothing is known from earlier runs: the time of the first call is all that there is to do.
+            env={**os.environ, "OMP_NUM_THREADS": str(threads), "TURBINE_LITE_CACHE_DIR": str(directory / "cache")},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -19,7 +19,8 @@ def _fresh_dynamo() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     for name in list(os.environ):
         if name.startswith("TURBINE_LITE_"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("TURBINE_LITE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))

@@ -11,7 +11,7 @@ import functools
 import logging
 import operator
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from turbine_lite.compile_graph import build_graph, compile_graph
 from turbine_lite.compiler.profiles import PROFILES
+from turbine_lite.decisions import decision_key, keep_decision, recall_decision
 from turbine_lite.diagnostics.dump import open_dump
 from turbine_lite.errors import TurbineLiteError
 from turbine_lite.graph.eager import run_in_eager
@@ -34,10 +35,13 @@ __all__ = ["compile_fastest"]
 log = logging.getLogger("turbine_lite")
 
 _NO_REGIONS = 1 << 30
+_EAGER = "eager"
 
 
 def compile_fastest(gm: GraphModule, options: Options, kind: str) -> Callable[[list[Any]], Any]:
     """What :func:`~turbine_lite.compile_graph.compile_graph` does, in several ways, of which the fastest stays.
+
+    Which one that is, is kept on disk (``decisions.py``); a later process builds that one alone.
 
     Graphs that cannot be run twice on the same arguments (custom operators, collectives) are compiled in one way, and
     so are all with ``options.verify``.
@@ -47,11 +51,40 @@ def compile_fastest(gm: GraphModule, options: Options, kind: str) -> Callable[[l
     """
     if options.verify or any(_may_have_effects(node) for node in gm.graph.nodes):
         return compile_graph(gm, options, kind)
+    ways = dict(_ways(options))
+    key = decision_key(gm, options, kind)
+    known = recall_decision(key, (*ways, _EAGER))
+    if known is not None:
+        version = _as_chosen_before(gm, ways, known, options, kind)
+        if version is not None:
+            return version.run
+    return Tuned(_versions(gm, ways, options, kind), options.autotune_seconds, functools.partial(keep_decision, key))
+
+
+def _as_chosen_before(
+    gm: GraphModule, ways: Mapping[str, Options], name: str, options: Options, kind: str
+) -> Version | None:
+    """The version of that name, counted among what runs; None if it cannot be built any more."""
+    if name == _EAGER:
+        version = _eager(gm, kind)
+    else:
+        try:
+            run = build_graph(gm, ways[name], kind, open_dump(options.dump_dir, kind))
+        except TurbineLiteError:
+            return None
+        version = Version(name, run, run.report)
+    log.info("max-autotune: %s, as chosen before", name)
+    version.count()
+    return version
+
+
+def _versions(gm: GraphModule, ways: Mapping[str, Options], options: Options, kind: str) -> list[Version]:
+    """All that can be built in time; eager is the last."""
     deadline = time.monotonic() + options.autotune_seconds
     dump = open_dump(options.dump_dir, kind)
     versions: list[Version] = []
     has_kernels = False
-    for name, changed in tqdm(list(_ways(options)), desc="turbine_lite: compiling", leave=False, disable=None):
+    for name, changed in tqdm(ways.items(), desc="turbine_lite: compiling", leave=False, disable=None):
         if versions and time.monotonic() > deadline:
             log.info("max-autotune: no time for %s (option autotune_seconds)", name)
             continue
@@ -67,8 +100,7 @@ def compile_fastest(gm: GraphModule, options: Options, kind: str) -> Callable[[l
         has_kernels = has_kernels or any(reason.kind == "slower" for reason in report.reasons)
         if report.regions or has_kernels:  # else it is eager once more
             versions.append(Version(name, run, report))
-    versions.append(Version("eager", make_boxed_func(functools.partial(run_in_eager, gm)), _in_eager(gm, kind)))
-    return Tuned(versions, options.autotune_seconds)
+    return [*versions, _eager(gm, kind)]
 
 
 def _ways(options: Options) -> Iterator[tuple[str, Options]]:
@@ -100,9 +132,10 @@ def _may_have_effects(node: Node) -> bool:
     return target._schema.is_mutable or (node.is_impure() and torch.Tag.nondeterministic_seeded not in target.tags)
 
 
-def _in_eager(gm: GraphModule, kind: str) -> GraphReport:
+def _eager(gm: GraphModule, kind: str) -> Version:
     nodes = [node for node in gm.graph.nodes if node.op == "call_function"]
     reason = (
         (reason_for(nodes[0], "slower", "the whole graph is faster in eager (mode max-autotune)"),) if nodes else ()
     )
-    return GraphReport(kind, compute_calls(gm), (), reason)
+    run = make_boxed_func(functools.partial(run_in_eager, gm))
+    return Version(_EAGER, run, GraphReport(kind, compute_calls(gm), (), reason))

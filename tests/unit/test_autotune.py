@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import logging
+import os
 import time
 
 import pytest
 import torch
 from torch._dynamo.utils import counters
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from tests.helpers import assert_same, assert_same_gradients
-from turbine_lite import autotune
+from turbine_lite import autotune, decisions
 from turbine_lite.options import Options
 from turbine_lite.runtime import tuned
 from turbine_lite.runtime.tuned import Tuned, Version
 
 
 @pytest.fixture(autouse=True)
-def _fresh():
+def _fresh(monkeypatch, tmp_path):
     torch._dynamo.reset()
     counters.clear()
+    monkeypatch.setenv("TURBINE_LITE_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def _tuned(function, **options):
     return torch.compile(function, backend="turbine_lite_cpu", mode=None, options={"autotune": True, **options})
+
+
+def _as_in_a_new_process():
+    torch._dynamo.reset()
+    counters.clear()
 
 
 def _choices():
@@ -40,7 +50,7 @@ def _versions(seconds, calls=None):
             time.sleep(duration)
             return (*args, name)
 
-        return Version(name, run, autotune._in_eager(torch.fx.symbolic_trace(lambda x: x), "inference"))
+        return Version(name, run, autotune._eager(torch.fx.symbolic_trace(lambda x: x), "inference").report)
 
     return [version(name, duration) for name, duration in seconds.items()]
 
@@ -180,3 +190,85 @@ def test_no_further_version_is_begun_when_the_time_is_up(monkeypatch):
     run = _tuned(lambda x: x.exp() + 1, autotune_seconds=1e-9)
     assert_same(run(torch.zeros(2)), torch.full((2,), 2.0))
     assert len(built) == 1
+
+
+def _function(x):
+    return (x.exp() + 1).sum(0) * 2
+
+
+def _built(monkeypatch):
+    names = []
+    real = autotune.build_graph
+    monkeypatch.setattr(
+        autotune, "build_graph", lambda gm, options, *args: names.append(options) or real(gm, options, *args)
+    )
+    return names
+
+
+def test_a_later_process_builds_what_was_chosen_alone(monkeypatch):
+    x = torch.randn(4, 4)
+    assert_same(_tuned(_function)(x), _function(x))
+    (choice,) = _choices()
+    built = _built(monkeypatch)
+    _as_in_a_new_process()
+    assert_same(_tuned(_function)(x), _function(x))
+    assert _choices() == [choice]
+    assert len(built) == (0 if choice == "tuned: eager" else 1)
+
+
+def test_the_choice_of_eager_is_kept(monkeypatch):
+    monkeypatch.setattr(tuned, "_time", lambda version, args, calls: 1e-3 if version.name == "eager" else 1.0)
+    x = torch.randn(4, 4)
+    _tuned(_function)(x)
+    built = _built(monkeypatch)
+    _as_in_a_new_process()
+    assert_same(_tuned(_function)(x), _function(x))
+    assert _choices() == ["tuned: eager"]
+    assert not built
+
+
+def test_other_shapes_options_and_threads_are_other_choices(monkeypatch):
+    gm = make_fx(_function, tracing_mode="fake")(torch.randn(4, 4))
+    key = decisions.decision_key(gm, Options(), "inference")
+    assert key == decisions.decision_key(
+        make_fx(_function, tracing_mode="fake")(torch.randn(4, 4)), Options(), "inference"
+    )
+    others = {
+        decisions.decision_key(make_fx(_function, tracing_mode="fake")(torch.randn(4, 5)), Options(), "inference"),
+        decisions.decision_key(gm, Options(driver="local-sync"), "inference"),
+        decisions.decision_key(gm, Options(disabled_ops=("aten.exp",)), "inference"),
+        decisions.decision_key(gm, Options(), "forward"),
+    }
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 77)
+    others.add(decisions.decision_key(gm, Options(), "inference"))
+    assert len(others - {key}) == 5
+    monkeypatch.undo()
+    assert key == decisions.decision_key(gm, Options(dump_dir="somewhere"), "inference")
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 3}', '{"version": "gone"}', "\0"])
+def test_a_damaged_decision_is_made_again(text, tmp_path):
+    x = torch.randn(4, 4)
+    _tuned(_function)(x)
+    (path,) = (tmp_path / "cache" / "tuning").iterdir()
+    path.write_text(text)
+    _as_in_a_new_process()
+    assert_same(_tuned(_function)(x), _function(x))
+    assert len(_choices()) == 1
+    assert json.loads(path.read_text())["seconds"]
+
+
+def test_a_cache_that_cannot_be_written_costs_a_warning(tmp_path, caplog):
+    (tmp_path / "cache").write_text("a file")
+    x = torch.randn(4, 4)
+    assert_same(_tuned(_function)(x), _function(x))
+    assert any("cannot keep the choice" in message for message in caplog.messages)
+
+
+def test_nothing_is_left_of_a_write_that_fails(tmp_path, monkeypatch):
+    def full(source, target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    decisions.keep_decision("k", "eager", {})
+    assert not list((tmp_path / "cache" / "tuning").iterdir())

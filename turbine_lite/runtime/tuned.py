@@ -7,7 +7,7 @@ import logging
 import statistics
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -40,6 +40,11 @@ class Version:
     run: Callable[[list[Any]], Any]
     report: GraphReport
 
+    def count(self) -> None:
+        """Count it among what runs."""
+        self.report.add_to(counters["turbine_lite"])
+        counters["turbine_lite"][f"tuned: {self.name}"] += 1
+
 
 class Tuned:
     """Calls the fastest of ``versions``; which one that is, the first call finds out by running them in turns.
@@ -50,12 +55,19 @@ class Tuned:
     Args:
         versions: the ones to choose from. An error of the first is the caller's; another that raises is left out.
         seconds: the time that the choice may take.
+        on_choice: called once, with the name of the fastest and the seconds of a call of each.
     """
 
-    def __init__(self, versions: Sequence[Version], seconds: float) -> None:
+    def __init__(
+        self,
+        versions: Sequence[Version],
+        seconds: float,
+        on_choice: Callable[[str, Mapping[str, float]], None] = lambda name, timings: None,
+    ) -> None:
         self._boxed_call = True  # what AOTAutograd looks for, among an object's own attributes
         self._versions = list(versions)
         self._seconds = seconds
+        self._on_choice = on_choice
         self._lock = threading.Lock()
         self._chosen: Callable[[list[Any]], Any] | None = None
         self.report = versions[0].report
@@ -81,8 +93,8 @@ class Tuned:
         shown = ", ".join(f"{name} {seconds * 1e3:.3f} ms" for name, seconds in self.timings.items())
         log.info("max-autotune chose %s of: %s", winner.name, shown)
         self._chosen, self.report, self._versions = winner.run, winner.report, []
-        winner.report.add_to(counters["turbine_lite"])
-        counters["turbine_lite"][f"tuned: {winner.name}"] += 1
+        winner.count()
+        self._on_choice(winner.name, self.timings)
 
 
 def _time_in_turns(versions: Sequence[Version], args: list[Any], limit: float) -> dict[str, float]:
