@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
-import torch
 from torch.fx import GraphModule
 
 from turbine_lite.compiler import memo
@@ -25,7 +24,7 @@ from turbine_lite.graph.rewrites import rewrite_for_iree
 from turbine_lite.graph.scalar_arguments import convert_scalar_arguments
 from turbine_lite.graph.signature import Signature, specialize_signature
 from turbine_lite.graph.strided_reads import gather_strided_reads
-from turbine_lite.graph.support import tensors_of
+from turbine_lite.graph.traits import traits_of
 from turbine_lite.graph.work import choose_driver
 from turbine_lite.graph.write_targets import keep_targets_apart
 from turbine_lite.mlir.importer import ImportedModule, import_region
@@ -97,12 +96,10 @@ def prepare(region: GraphModule) -> Prepared:
     widen_narrow_integers(gm)
     rewrite_for_iree(gm.graph)
     guard_divisors(gm.graph)
-    keep_f64 = any(tensor.dtype is torch.float64 for node in gm.graph.nodes for tensor in tensors_of(node))
-    if not keep_f64:
+    traits = traits_of(gm.graph)
+    if not traits.keep_f64:
         round_float_scalars(gm.graph)
-    dynamic = any(not isinstance(n, int) for node in gm.graph.nodes for t in tensors_of(node) for n in t.shape)
-    batched = any(node.target is torch.ops.aten.bmm.default for node in gm.graph.nodes)
-    return Prepared(gm, signature, Traits(keep_f64, dynamic, batched))
+    return Prepared(gm, signature, traits)
 
 
 def _compile(module: ImportedModule, options: Options, dump: Dump, traits: Traits) -> Compiled:

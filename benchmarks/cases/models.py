@@ -51,7 +51,7 @@ def _llama() -> hf.LlamaForCausalLM:
 
 
 class _Decode(nn.Module):
-    """One token after ``_CACHED`` others: keys and values are read from, and written to, a cache of fixed size."""
+    """One token after ``_CACHED`` others, the same in each call: a cache of fixed size is read and written."""
 
     def __init__(self, model: Any, batch: int) -> None:
         super().__init__()
@@ -64,6 +64,8 @@ class _Decode(nn.Module):
         logits: torch.Tensor = self.model(
             input_ids, past_key_values=self.cache, position_ids=position[None], cache_position=position
         ).logits
+        for layer in self.cache.layers:  # else the cache is full after so many calls
+            layer.cumulative_length.fill_(_CACHED)
         return logits
 
 

@@ -48,6 +48,11 @@ _TILING_FLAGS = (
 # with all four sizes dynamic), or that need a whole row of unknown length on the stack. At O1 it is off by default.
 _UNFUSED_FLAGS = ("--iree-dispatch-creation-enable-aggressive-fusion=false",)
 
+# What is computed element by element and read by several is computed together with one of its readers. What that one
+# skips (a 1x1 convolution or pooling with stride 2 and more than one image), IREE 3.13 then does not compute: the other
+# readers, or the caller, get whatever was in memory.
+_ONE_READER_FLAGS = ("--iree-dispatch-creation-fuse-multi-use=false",)
+
 # O3 has produced invalid IR on graphs that O1 compiles, and data tiling has its own failures.
 _MILD_FLAGS = ("--iree-opt-level=O1",)
 
@@ -85,16 +90,19 @@ class Traits:
             wanted, because float64 scalars computed on the host side do not compile.
         dynamic: some shape is not known before a call.
         batched_matmul: there is one.
+        skips_elements: something reads every n-th element of rows or columns and nothing between them.
     """
 
     keep_f64: bool
     dynamic: bool
     batched_matmul: bool = False
+    skips_elements: bool = False
 
 
 def flag_sets(options: Options, traits: Traits) -> tuple[FlagSet, ...]:
     """The sets to try in order; a later one is milder. ``options.compile_flags`` replace flags of the same name."""
-    base = (*_BASE_FLAGS, f"--iree-input-demote-f64-to-f32={'false' if traits.keep_f64 else 'true'}")
+    readers = _ONE_READER_FLAGS if traits.skips_elements else ()
+    base = (*_BASE_FLAGS, f"--iree-input-demote-f64-to-f32={'false' if traits.keep_f64 else 'true'}", *readers)
     tiling = () if traits.dynamic and traits.batched_matmul else _TILING_FLAGS
     fast = _flag_set("fast", (*base, *_FAST_FLAGS, *tiling), _GLOBAL_FLAGS + _FAST_GLOBAL_FLAGS, options)
     unfused_flags = (*base, *_FAST_FLAGS, *tiling, *_UNFUSED_FLAGS)
