@@ -37,6 +37,7 @@ from turbine_lite.graph.support import Reason, reason_for, tensors_of, why_not
 from turbine_lite.graph.work import LARGE_ENOUGH_FOR_THREADS, operations_of
 from turbine_lite.mlir.importer import why_not_importable
 from turbine_lite.options import Options
+from turbine_lite.runtime.eager_trial import EagerTrial
 from turbine_lite.runtime.executable import Hooks
 from turbine_lite.runtime.once import WithConstants
 
@@ -85,7 +86,7 @@ def build_graph(gm: GraphModule, options: Options, kind: str, dump: Dump) -> Any
         run = VerifiedGraph(gm, run, compiler.watched, options, dump)
     report = GraphReport(kind, compute_calls(with_kernels), tuple(compiler.compiled), tuple(compiler.reasons))
     dump.record(**dataclasses.asdict(report))
-    if not isinstance(run, Program) and any(_is_complex(node) for node in gm.graph.nodes):
+    if not isinstance(run, (Program, EagerTrial)) and any(_is_complex(node) for node in gm.graph.nodes):
         run = _outside_of_modes(run)
     boxed = _boxed(run)
     boxed.report = report
@@ -119,7 +120,7 @@ def _outside_of_modes(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _boxed(run: Callable[..., Any]) -> Any:
-    if not isinstance(run, Program):
+    if not isinstance(run, (Program, EagerTrial)):
         return make_boxed_func(run)
     boxed: Any = functools.partial(run.run)  # one call less on the way to the program
     boxed._boxed_call = True  # what AOTAutograd looks for
@@ -145,7 +146,7 @@ class _GraphCompiler:
         outer = parts.outer if parts.regions else gm
         for name, region in parts.regions.items():
             delattr(outer, name)
-            setattr(outer, name, self._compile_region(region))
+            setattr(outer, name, self._compile_region(region, beside=not self._is_one_region(outer)))
         if parts.regions and self._is_one_region(outer):
             return _call_without_graph(outer)
         split = split_off_once(outer)
@@ -163,7 +164,7 @@ class _GraphCompiler:
             reason = reason_for(node, "not-lowered", self.blame.found[call_key(node)])
         return reason
 
-    def _compile_region(self, region: GraphModule) -> Callable[..., Any]:
+    def _compile_region(self, region: GraphModule, *, beside: bool) -> Callable[..., Any]:
         """The region as an executable, as smaller regions around the operators at fault, or in eager."""
         dump = self.dump.subdirectory(f"region_{self.regions}") if self.dump.enabled else self.dump
         self.regions += 1
@@ -185,9 +186,14 @@ class _GraphCompiler:
             return region.forward
         self.compiled.append(RegionReport.of(region))
         if not self.options.verify:
-            return executable
+            return self._unless_faster_in_eager(executable, region, beside)
         self.watched.append(WatchedRegion(region, executable))
         return self.watched[-1]
+
+    def _unless_faster_in_eager(self, program: Program, region: GraphModule, beside: bool) -> Callable[..., Any]:
+        if self.options.extern != "auto":
+            return program
+        return EagerTrial(program, region.forward, beside, _count_as_left_to_eager)
 
     def _report(self, reasons: Iterable[Reason], error: Exception | None = None) -> None:
         for reason in reasons:
@@ -217,6 +223,10 @@ class _GraphCompiler:
             and list(results) == calls[1:]
             and all(node.args == (calls[0], index) for index, node in enumerate(calls[1:]))
         )
+
+
+def _count_as_left_to_eager(iree: float, eager: float) -> None:
+    counters["turbine_lite"]["regions left to eager"] += 1
 
 
 def _call_without_graph(outer: GraphModule) -> Callable[..., Any]:

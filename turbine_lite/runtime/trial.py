@@ -39,6 +39,11 @@ class DriverTrial:
         self._winner: SpecializedExecutable | None = None
 
     @property
+    def rivals(self) -> tuple[SpecializedExecutable, ...]:
+        """The program with each driver that may still win."""
+        return tuple(self._rivals)
+
+    @property
     def driver(self) -> str:
         """The driver that won; ``"auto"`` before the end."""
         return "auto" if self._winner is None else self._winner.driver

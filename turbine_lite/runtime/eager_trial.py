@@ -1,0 +1,119 @@
+"""Whether a region runs much slower in IREE than in eager here, found out on its first call.
+
+What is known to be slower on the whole is never given to IREE (``graph/extern/choose.py``). This is for what no table
+knows: other operators, other sizes, other machines.
+"""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import _disable_current_modes
+
+from turbine_lite.runtime.executable import SpecializedExecutable
+from turbine_lite.runtime.trial import DriverTrial
+
+__all__ = ["EagerTrial"]
+
+log = logging.getLogger("turbine_lite")
+
+# How many times slower IREE has to be, and by how many seconds. Less is within what a machine does by itself; and who
+# compiles a few small operators alone wants to see them compiled.
+_MUCH_SLOWER = 1.3
+_LOSS = 100e-6
+_LOSS_BESIDE = 20e-6
+
+# Calls of each way that are timed; fewer where they take longer than this together.
+_CALLS = 5
+_SECONDS = 0.3
+
+# A sum of so many elements is computed by all of OpenMP's threads.
+_ENOUGH_FOR_OPENMP = 1 << 17
+
+
+class EagerTrial:
+    """Runs a program as it would run by itself, or ``in_eager`` if the first call's arguments show that to be faster.
+
+    Args:
+        program: the compiled region.
+        in_eager: the same region in eager; takes the arguments one by one.
+        beside: whether it is a part of a graph, others of which run in eager or in kernels. These leave OpenMP's
+            threads spinning on the CPUs that IREE's would need, which is how it is timed then.
+        on_eager: called once, with the seconds of a call in IREE and in eager, if the region is left to eager.
+    """
+
+    def __init__(
+        self,
+        program: SpecializedExecutable | DriverTrial,
+        in_eager: Callable[..., Any],
+        beside: bool,
+        on_eager: Callable[[float, float], None],
+    ) -> None:
+        self.program: SpecializedExecutable | DriverTrial | None = program
+        self._in_eager = in_eager
+        self._beside = beside
+        self._on_eager = on_eager
+        self._lock = threading.Lock()
+        self._chosen: Callable[[Sequence[Any]], Sequence[torch.Tensor]] | None = None
+
+    def __call__(self, *args: Any) -> Sequence[torch.Tensor]:
+        """Run with tensors (and numbers) as the program's signature lists them; returns its results in order."""
+        return self.run(args)
+
+    def run(self, args: Sequence[Any]) -> Sequence[torch.Tensor]:
+        """The same with the arguments in a sequence."""
+        return self._first_call(args) if self._chosen is None else self._chosen(args)
+
+    def _first_call(self, args: Sequence[Any]) -> Sequence[torch.Tensor]:
+        with self._lock:
+            chosen, program = self._chosen, self.program
+            if chosen is None and program is not None:
+                results = program.run(args)
+                # AOTAutograd watches first calls through a dispatch mode, which would slow down what runs in eager.
+                with _disable_current_modes():
+                    self._choose(program, args)
+                # Equal arguments give equal bits, from the first call on.
+                return results if self.program is not None else self.run(args)
+        return self.run(args)  # another thread has chosen
+
+    def _choose(self, program: SpecializedExecutable | DriverTrial, args: Sequence[Any]) -> None:
+        rivals = program.rivals if isinstance(program, DriverTrial) else (program,)
+        before = _start_openmp if self._beside else _nothing
+        iree = min(_typical_seconds(rival.run, args, before) for rival in rivals)
+        eager = _typical_seconds(self._run_in_eager, args, before)
+        if iree > _MUCH_SLOWER * eager and iree - eager > (_LOSS_BESIDE if self._beside else _LOSS):
+            log.info("left to eager: a region takes %.3f ms in IREE, %.3f ms in eager", iree * 1e3, eager * 1e3)
+            self.program, self._chosen = None, self._run_in_eager
+            self._on_eager(iree, eager)
+        else:
+            self._chosen = program.run
+
+    def _run_in_eager(self, args: Sequence[Any]) -> Sequence[torch.Tensor]:
+        results: Sequence[torch.Tensor] = self._in_eager(*args)
+        return results
+
+
+def _typical_seconds(run: Callable[[Sequence[Any]], Any], args: Sequence[Any], before: Callable[[], None]) -> float:
+    """The median of some calls but the first, which loads, packs and fills caches."""
+    run(args)
+    seconds: list[float] = []
+    while len(seconds) < _CALLS and sum(seconds) < _SECONDS:
+        before()
+        started = time.perf_counter()
+        run(args)
+        seconds.append(time.perf_counter() - started)
+    return statistics.median(seconds)
+
+
+def _start_openmp() -> None:
+    torch.ones(_ENOUGH_FOR_OPENMP).add_(1)
+
+
+def _nothing() -> None:
+    pass
