@@ -46,7 +46,7 @@ __all__ = ["build_graph", "compile_graph"]
 log = logging.getLogger("turbine_lite")
 
 # What runs in eager by nature, or because the user asked for it: no news, and no error under fallback="error".
-_EXPECTED_KINDS = frozenset({"random", "slower", "disabled", "data-dependent", "small"})
+_EXPECTED_KINDS = frozenset({"random", "slower", "disabled", "data-dependent", "small", "once"})
 
 
 def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[list[Any]], Any]:

@@ -1,17 +1,19 @@
-"""What is to be computed once from parameters, not on each call: packed weights of kernels.
+"""What is to be computed once from parameters, not on each call: packed weights of kernels, normalised weights.
 
-(What runs in IREE, IREE hoists itself.)
+(Where a whole graph runs in IREE, IREE hoists it itself.)
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch.fx import Graph, GraphModule, Node
 
 from turbine_lite.graph.parameters import PARAMETER
+from turbine_lite.graph.views import is_view
 
-__all__ = ["ONCE", "Split", "computed_once", "depends_on_parameters_only", "split_off_once"]
+__all__ = ["ONCE", "Split", "computed_once", "depends_on_parameters_only", "mark_once", "split_off_once"]
 
 # The key in a node's ``meta`` that says so. Such a node depends on parameters alone, and is no result of the graph:
 # what the caller gets must be his to write.
@@ -46,6 +48,38 @@ def depends_on_parameters_only(node: Node) -> bool:
         seen.update(new)
         pending += new
     return True
+
+
+def mark_once(graph: Graph) -> list[Node]:
+    """Mark what depends on parameters alone and something else reads, such as weights under a parametrization.
+
+    Returns:
+        The calls that are not needed on each call any more.
+    """
+    fixed: set[Node] = set()
+    for node in graph.nodes:
+        sources = node.all_input_nodes
+        if (node.op == "placeholder" and PARAMETER in node.meta) or (
+            node.op == "call_function" and sources and not node.is_impure() and all(s in fixed for s in sources)
+        ):
+            fixed.add(node)
+    for node in fixed:
+        is_read = any(user not in fixed for user in node.users)
+        if is_read and not _is_of_caller(node) and isinstance(node.meta.get("val"), torch.Tensor):
+            node.meta[ONCE] = True
+    return [node for node in computed_once(graph) if node.op == "call_function"]
+
+
+def _is_of_caller(node: Node) -> bool:
+    """Whether it is a parameter, a view of one, or memory that is returned."""
+    base = node
+    while is_view(base) and base.all_input_nodes:
+        base = base.all_input_nodes[0]
+    return base.op == "placeholder" or _is_returned(base)
+
+
+def _is_returned(base: Node) -> bool:
+    return any(user.op == "output" or (is_view(user) and _is_returned(user)) for user in base.users)
 
 
 def split_off_once(gm: GraphModule) -> Split | None:

@@ -17,6 +17,8 @@ from turbine_lite.graph.extern.layout import settle_layouts
 from turbine_lite.graph.extern.padding import fold_padding
 from turbine_lite.graph.extern.views import merge_views
 from turbine_lite.graph.insertion import copy_graph_module
+from turbine_lite.graph.once import mark_once
+from turbine_lite.graph.support import reason_for
 
 __all__ = ["KERNEL", "use_kernels"]
 
@@ -47,6 +49,8 @@ def use_kernels(gm: GraphModule, extern: str, *, pack: bool) -> GraphModule:
         merge_views(changed.graph)
         settle_layouts(changed.graph, changed_calls)
         drop_copies(changed.graph)
+        for node in mark_once(changed.graph):
+            node.meta.setdefault(KERNEL, reason_for(node, "once", "it is computed once, from parameters"))
     changed.recompile()
     return changed
 
