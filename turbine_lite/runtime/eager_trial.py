@@ -29,7 +29,7 @@ _MUCH_SLOWER = 1.3
 _LOSS = 100e-6
 _LOSS_BESIDE = 20e-6
 
-# Calls of each way that are timed; fewer where they take longer than this together.
+# Calls of each way that count; fewer where they take longer than this together.
 _CALLS = 5
 _SECONDS = 0.3
 
@@ -74,25 +74,37 @@ class EagerTrial:
         with self._lock:
             chosen, program = self._chosen, self.program
             if chosen is None and program is not None:
+                started = time.perf_counter()
                 results = program.run(args)
+                seconds = time.perf_counter() - started
                 # AOTAutograd watches first calls through a dispatch mode, which would slow down what runs in eager.
                 with _disable_current_modes():
-                    self._choose(program, args)
+                    self._choose(program, args, seconds)
                 # Equal arguments give equal bits, from the first call on.
                 return results if self.program is not None else self.run(args)
         return self.run(args)  # another thread has chosen
 
-    def _choose(self, program: SpecializedExecutable | DriverTrial, args: Sequence[Any]) -> None:
-        rivals = program.rivals if isinstance(program, DriverTrial) else (program,)
+    def _choose(self, program: SpecializedExecutable | DriverTrial, args: Sequence[Any], first: float) -> None:
+        """Choose; ``first`` is how many seconds the first call took, in which the program was loaded."""
         before = _start_openmp if self._beside else _nothing
-        iree = min(_typical_seconds(rival.run, args, before) for rival in rivals)
-        eager = _typical_seconds(self._run_in_eager, args, before)
-        if iree > _MUCH_SLOWER * eager and iree - eager > (_LOSS_BESIDE if self._beside else _LOSS):
+        try:
+            eager = _typical_seconds(self._run_in_eager, args, before)
+        except Exception:  # whatever eager cannot run, such as an operator that has no kernel for a dtype
+            log.debug("a region runs in IREE alone", exc_info=True)
+            eager = float("inf")
+        iree = first
+        if self._is_slow(iree, eager):
+            rivals = program.rivals if isinstance(program, DriverTrial) else (program,)
+            iree = min(_typical_seconds(rival.run, args, before) for rival in rivals)
+        if self._is_slow(iree, eager):
             log.info("left to eager: a region takes %.3f ms in IREE, %.3f ms in eager", iree * 1e3, eager * 1e3)
             self.program, self._chosen = None, self._run_in_eager
             self._on_eager(iree, eager)
         else:
             self._chosen = program.run
+
+    def _is_slow(self, iree: float, eager: float) -> bool:
+        return iree > _MUCH_SLOWER * eager and iree - eager > (_LOSS_BESIDE if self._beside else _LOSS)
 
     def _run_in_eager(self, args: Sequence[Any]) -> Sequence[torch.Tensor]:
         results: Sequence[torch.Tensor] = self._in_eager(*args)
@@ -100,15 +112,14 @@ class EagerTrial:
 
 
 def _typical_seconds(run: Callable[[Sequence[Any]], Any], args: Sequence[Any], before: Callable[[], None]) -> float:
-    """The median of some calls but the first, which loads, packs and fills caches."""
-    run(args)
+    """The median of some calls; without the first, which loads, packs and fills caches, unless that took long."""
     seconds: list[float] = []
-    while len(seconds) < _CALLS and sum(seconds) < _SECONDS:
+    while len(seconds) <= _CALLS and sum(seconds) < _SECONDS:
         before()
         started = time.perf_counter()
         run(args)
         seconds.append(time.perf_counter() - started)
-    return statistics.median(seconds)
+    return statistics.median(seconds[1:] or seconds)
 
 
 def _start_openmp() -> None:
