@@ -28,6 +28,8 @@ log = logging.getLogger("turbine_lite")
 _MUCH_SLOWER = 1.3
 _LOSS = 100e-6
 _LOSS_BESIDE = 20e-6
+# Sizes that are dynamic may be small at first, when calling IREE is most of the time, and large later.
+_LOSS_DYNAMIC = 1e-3
 
 # Calls of each way that count; fewer where they take longer than this together.
 _CALLS = 5
@@ -58,6 +60,8 @@ class EagerTrial:
         self.program: SpecializedExecutable | DriverTrial | None = program
         self._in_eager = in_eager
         self._beside = beside
+        is_dynamic = program.signature.shapes is None
+        self._loss = _LOSS_DYNAMIC if is_dynamic else _LOSS_BESIDE if beside else _LOSS
         self._on_eager = on_eager
         self._lock = threading.Lock()
         self._chosen: Callable[[Sequence[Any]], Sequence[torch.Tensor]] | None = None
@@ -104,7 +108,7 @@ class EagerTrial:
             self._chosen = program.run
 
     def _is_slow(self, iree: float, eager: float) -> bool:
-        return iree > _MUCH_SLOWER * eager and iree - eager > (_LOSS_BESIDE if self._beside else _LOSS)
+        return iree > _MUCH_SLOWER * eager and iree - eager > self._loss
 
     def _run_in_eager(self, args: Sequence[Any]) -> Sequence[torch.Tensor]:
         results: Sequence[torch.Tensor] = self._in_eager(*args)

@@ -11,6 +11,7 @@ import torch
 from torch._dynamo.utils import counters
 
 from tests.helpers import assert_same
+from turbine_lite.graph.signature import Signature
 from turbine_lite.runtime import eager_trial
 from turbine_lite.runtime.eager_trial import EagerTrial
 
@@ -26,13 +27,15 @@ def _as_for_users(monkeypatch):
 
 
 def _seconds(monkeypatch, iree, eager):
-    """Say that a call takes so long; the first call, which loads the program, takes what it takes."""
+    """Say that a call takes so long; the first call, which loads the program, takes long."""
 
     def typical(run, args, before):
         run(args)
         return eager if getattr(run, "__func__", None) is EagerTrial._run_in_eager else iree
 
+    choose = EagerTrial._choose
     monkeypatch.setattr(eager_trial, "_typical_seconds", typical)
+    monkeypatch.setattr(EagerTrial, "_choose", lambda self, program, args, first: choose(self, program, args, 9.0))
 
 
 def _program(x):
@@ -45,7 +48,7 @@ def _run(function, **options):
 
 @pytest.mark.parametrize(
     ("iree", "eager", "left"),
-    [(250e-6, 100e-6, 1), (1.2, 1.0, 0), (100e-6, 250e-6, 0), (90e-6, 1e-6, 0), (150e-6, 1e-6, 1)],
+    [(250e-6, 100e-6, 1), (120e-3, 100e-3, 0), (100e-6, 250e-6, 0), (90e-6, 1e-6, 0), (150e-6, 1e-6, 1)],
     ids=["slower", "about as fast", "faster", "slower by little", "slower by enough"],
 )
 def test_the_faster_stays(monkeypatch, caplog, iree, eager, left):
@@ -78,6 +81,16 @@ def test_who_asks_for_iree_gets_it(monkeypatch, options):
     assert not counters["turbine_lite"][LEFT]
 
 
+@pytest.mark.parametrize(("iree", "left"), [(900e-6, 0), (1200e-6, 1)])
+def test_of_dynamic_sizes_little_is_said_by_small_ones(monkeypatch, iree, left):
+    _seconds(monkeypatch, iree, 100e-6)
+    run = torch.compile(_program, backend="turbine_lite_cpu", dynamic=True)
+    x = torch.randn(4, 5)
+    for _ in range(2):
+        assert_same(run(x), _program(x))
+    assert counters["turbine_lite"][LEFT] == left
+
+
 def test_training_and_changed_weights(monkeypatch):
     _seconds(monkeypatch, 250e-6, 100e-6)
     torch.manual_seed(0)
@@ -98,8 +111,7 @@ def test_training_and_changed_weights(monkeypatch):
 
 
 def test_an_error_of_the_first_call_decides_nothing(monkeypatch):
-    _seconds(monkeypatch, 250e-6, 1e-9)
-    monkeypatch.setattr(eager_trial, "_LOSS", 0.0)  # what is loaded already is fast
+    _seconds(monkeypatch, 250e-6, 100e-6)
     run = _run(lambda x, i: (x[i] * 2 + 1).exp())
     for _ in range(2):
         with pytest.raises(IndexError):
@@ -116,6 +128,8 @@ def test_what_eager_cannot_run_stays():
         raise NotImplementedError("no kernel")
 
     class Program:
+        signature = Signature((), (), (), "")
+
         def run(self, args):
             return [sum(args)]
 
@@ -137,6 +151,8 @@ def test_a_long_call_is_not_made_often(monkeypatch):
         return run
 
     class Program:
+        signature = Signature((), (), (), "")
+
         def __init__(self, seconds):
             self.run = way("iree", seconds)
 
@@ -151,6 +167,7 @@ def test_a_long_call_is_not_made_often(monkeypatch):
 
 def test_threads_decide_once():
     class Slow:
+        signature = Signature((), (), (), "")
         calls = 0
 
         def run(self, args):

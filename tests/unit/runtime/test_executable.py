@@ -150,7 +150,8 @@ def test_threads_call_one_executable():
 
 MEMORY = """
 import resource, torch
-f = torch.compile(lambda x: (x * 2 + 1).tanh(), backend="turbine_lite_cpu", options={"fallback": "error"}, dynamic=True)
+options = {"fallback": "error", "extern": "none"}
+f = torch.compile(lambda x: (x * 2 + 1).tanh(), backend="turbine_lite_cpu", options=options, dynamic=True)
 f(torch.ones(8, 1024)); f(torch.ones(16, 1024))
 x = torch.randn(64 * 1024, 1024)
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
