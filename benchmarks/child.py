@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 from benchmarks.cases import CASES, Case
 from benchmarks.peers import PEERS, Peer
 
-__all__ = ["main"]
+__all__ = ["main", "timed"]
 
 _WARM_UP_SECONDS = 0.02
 _SETTLING_CALLS = 20
@@ -48,11 +48,11 @@ def main() -> int:
         torch.save(tensors_of(call()), result)
         first = time.perf_counter()
         _settle(call)
-        say(ready=True, build_seconds=built - started, first_call_seconds=first - built, call_seconds=_timed(call, 3))
+        say(ready=True, build_seconds=built - started, first_call_seconds=first - built, call_seconds=timed(call, 3))
         _forget_peak()
         for line in sys.stdin:
             _warm_up(call)
-            say(seconds=_timed(call, int(line)), peak_bytes=_peak_bytes())
+            say(seconds=timed(call, int(line)), peak_bytes=_peak_bytes())
     except Exception as error:
         traceback.print_exc()
         say(error=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:300])
@@ -102,7 +102,7 @@ def _settle(call: Callable[[], Any]) -> None:
         call()
 
 
-def _timed(call: Callable[[], Any], count: int) -> float:
+def timed(call: Callable[[], Any], count: int) -> float:
     """Seconds for one call, the mean of ``count``."""
     started = time.perf_counter()
     for _ in range(count):

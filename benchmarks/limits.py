@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import statistics
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.cases import CASES
+from benchmarks.child import timed
 from benchmarks.peers import OURS, PEERS
 
 _CALLS = 10
@@ -57,10 +57,7 @@ def _measure(name: str) -> tuple[float, float, float]:
 
 def _time(call: Callable[[], Any]) -> float:
     call()
-    started = time.perf_counter()
-    for _ in range(_CALLS):
-        call()
-    return (time.perf_counter() - started) / _CALLS * 1e3
+    return timed(call, _CALLS) * 1e3
 
 
 def _in_kernels(call: Callable[[], Any]) -> float:

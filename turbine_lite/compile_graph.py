@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 from torch.utils._python_dispatch import _disable_current_modes
 
 from turbine_lite.blame import Blame, call_key
-from turbine_lite.compile_region import Program, compile_region
+from turbine_lite.compile_region import compile_region
 from turbine_lite.diagnostics.dump import Dump, open_dump
 from turbine_lite.diagnostics.verify import VerifiedGraph, WatchedRegion
 from turbine_lite.errors import (
@@ -40,6 +40,7 @@ from turbine_lite.options import Options
 from turbine_lite.runtime.eager_trial import EagerTrial
 from turbine_lite.runtime.executable import Hooks
 from turbine_lite.runtime.once import WithConstants
+from turbine_lite.runtime.trial import Program
 
 __all__ = ["build_graph", "compile_graph"]
 
@@ -47,6 +48,9 @@ log = logging.getLogger("turbine_lite")
 
 # What runs in eager by nature, or because the user asked for it: no news, and no error under fallback="error".
 _EXPECTED_KINDS = frozenset({"random", "slower", "disabled", "data-dependent", "small", "once"})
+
+# What has a method that takes the arguments in a sequence, as AOTAutograd passes them.
+_RUN_BY_SEQUENCE = (Program, EagerTrial)
 
 
 def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[list[Any]], Any]:
@@ -86,7 +90,7 @@ def build_graph(gm: GraphModule, options: Options, kind: str, dump: Dump) -> Any
         run = VerifiedGraph(gm, run, compiler.watched, options, dump)
     report = GraphReport(kind, compute_calls(with_kernels), tuple(compiler.compiled), tuple(compiler.reasons))
     dump.record(**dataclasses.asdict(report))
-    if not isinstance(run, (Program, EagerTrial)) and any(_is_complex(node) for node in gm.graph.nodes):
+    if not isinstance(run, _RUN_BY_SEQUENCE) and any(_is_complex(node) for node in gm.graph.nodes):
         run = _outside_of_modes(run)
     boxed = _boxed(run)
     boxed.report = report
@@ -120,7 +124,7 @@ def _outside_of_modes(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _boxed(run: Callable[..., Any]) -> Any:
-    if not isinstance(run, (Program, EagerTrial)):
+    if not isinstance(run, _RUN_BY_SEQUENCE):
         return make_boxed_func(run)
     boxed: Any = functools.partial(run.run)  # one call less on the way to the program
     boxed._boxed_call = True  # what AOTAutograd looks for
@@ -144,10 +148,11 @@ class _GraphCompiler:
         parts = partition(gm, self._why_not, self.options.min_block_size)
         self._report(parts.reasons)
         outer = parts.outer if parts.regions else gm
+        is_one_region = bool(parts.regions) and self._is_one_region(outer)
         for name, region in parts.regions.items():
             delattr(outer, name)
-            setattr(outer, name, self._compile_region(region, beside=not self._is_one_region(outer)))
-        if parts.regions and self._is_one_region(outer):
+            setattr(outer, name, self._compile_region(region, beside=not is_one_region))
+        if is_one_region:
             return _call_without_graph(outer)
         split = split_off_once(outer)
         if split is not None:

@@ -30,11 +30,9 @@ from turbine_lite.graph.write_targets import keep_targets_apart
 from turbine_lite.mlir.importer import ImportedModule, import_region
 from turbine_lite.options import Options
 from turbine_lite.runtime.executable import Hooks, SpecializedExecutable
-from turbine_lite.runtime.trial import DriverTrial
+from turbine_lite.runtime.trial import DriverTrial, Program
 
-__all__ = ["Program", "compile_region", "prepare"]
-
-Program = SpecializedExecutable | DriverTrial
+__all__ = ["compile_region", "prepare"]
 
 
 def compile_region(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import importlib.metadata
 import json
 import logging
 import os
@@ -23,15 +22,14 @@ import torch
 from torch.fx import GraphModule
 from torch.utils._pytree import tree_leaves
 
-import turbine_lite
 from turbine_lite.options import Options
+from turbine_lite.versions import installed_versions
 
 __all__ = ["cache_directory", "decision_key", "keep_decision", "recall_decision"]
 
 log = logging.getLogger("turbine_lite")
 
 _FORMAT = 1
-_PACKAGES = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime")
 # Beside those that are known to change what is compiled: the choice is between drivers, and of the versions built.
 _OPTIONS_OF_A_CHOICE = ("driver", "compiler", "autotune_seconds")
 
@@ -56,8 +54,7 @@ def decision_key(gm: GraphModule, options: Options, kind: str) -> str:
         },
         "threads": torch.get_num_threads(),
         "cpu": _cpu(),
-        "versions": {name: importlib.metadata.version(name) for name in _PACKAGES},
-        "turbine_lite": turbine_lite.__version__,
+        "versions": installed_versions(),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

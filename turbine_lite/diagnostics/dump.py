@@ -14,7 +14,6 @@ Each graph gets a numbered directory, and in it, if the graph was partitioned, e
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import logging
 import shlex
@@ -22,15 +21,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import turbine_lite
 from turbine_lite.compiler.flags import FlagSet
 from turbine_lite.errors import OptionError
+from turbine_lite.versions import installed_versions
 
 __all__ = ["Dump", "open_dump"]
 
 log = logging.getLogger(__name__)
-
-_PACKAGES = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime")
 
 
 def open_dump(dump_dir: str | None, kind: str) -> Dump:
@@ -99,7 +96,7 @@ class Dump:
         if self.path is None:
             return
         self._manifest.update(entries)
-        self._manifest.setdefault("versions", _versions())
+        self._manifest.setdefault("versions", installed_versions())
         self.write("manifest.json", json.dumps(self._manifest, indent=2, default=str) + "\n")
 
     @property
@@ -113,7 +110,3 @@ class Dump:
             return None
         source, target = str(self.path / "torch.mlirbc"), str(self.path / "reproduced.vmfb")
         return shlex.join(["iree-compile", source, *flags.command_line(), "-o", target])
-
-
-def _versions() -> dict[str, str]:
-    return {"turbine-lite": turbine_lite.__version__} | {name: importlib.metadata.version(name) for name in _PACKAGES}

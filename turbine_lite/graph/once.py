@@ -39,15 +39,19 @@ def depends_on_parameters_only(node: Node) -> bool:
     pending, seen = [node], {node}
     while pending:
         current = pending.pop()
-        if current.op == "placeholder":
-            if PARAMETER not in current.meta:
-                return False
-        elif current.op != "call_function" or not current.all_input_nodes or current.is_impure():
+        if not _keeps_constant(current):
             return False
         new = [source for source in current.all_input_nodes if source not in seen]
         seen.update(new)
         pending += new
     return True
+
+
+def _keeps_constant(node: Node) -> bool:
+    """Whether a value is a parameter, or depends on parameters alone if all that it is computed from does."""
+    if node.op == "placeholder":
+        return PARAMETER in node.meta
+    return node.op == "call_function" and bool(node.all_input_nodes) and not node.is_impure()
 
 
 def mark_once(graph: Graph) -> list[Node]:
@@ -58,10 +62,7 @@ def mark_once(graph: Graph) -> list[Node]:
     """
     fixed: set[Node] = set()
     for node in graph.nodes:
-        sources = node.all_input_nodes
-        if (node.op == "placeholder" and PARAMETER in node.meta) or (
-            node.op == "call_function" and sources and not node.is_impure() and all(s in fixed for s in sources)
-        ):
+        if _keeps_constant(node) and all(source in fixed for source in node.all_input_nodes):
             fixed.add(node)
     for node in fixed:
         is_read = any(user not in fixed for user in node.users)

@@ -16,8 +16,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
-from turbine_lite.runtime.executable import SpecializedExecutable
-from turbine_lite.runtime.trial import DriverTrial
+from turbine_lite.runtime.trial import DriverTrial, Program
 
 __all__ = ["EagerTrial"]
 
@@ -52,12 +51,12 @@ class EagerTrial:
 
     def __init__(
         self,
-        program: SpecializedExecutable | DriverTrial,
+        program: Program,
         in_eager: Callable[..., Any],
         beside: bool,
         on_eager: Callable[[float, float], None],
     ) -> None:
-        self.program: SpecializedExecutable | DriverTrial | None = program
+        self.program: Program | None = program
         self._in_eager = in_eager
         self._beside = beside
         is_dynamic = program.signature.shapes is None
@@ -88,7 +87,7 @@ class EagerTrial:
                 return results if self.program is not None else self.run(args)
         return self.run(args)  # another thread has chosen
 
-    def _choose(self, program: SpecializedExecutable | DriverTrial, args: Sequence[Any], first: float) -> None:
+    def _choose(self, program: Program, args: Sequence[Any], first: float) -> None:
         """Choose; ``first`` is how many seconds the first call took, in which the program was loaded."""
         before = _start_openmp if self._beside else _nothing
         try:

@@ -16,7 +16,7 @@ import torch
 from turbine_lite.graph.signature import Signature
 from turbine_lite.runtime.executable import Hooks, SpecializedExecutable
 
-__all__ = ["DriverTrial"]
+__all__ = ["DriverTrial", "Program"]
 
 log = logging.getLogger("turbine_lite")
 
@@ -71,6 +71,10 @@ class DriverTrial:
         self._winner = self._rivals[int(all_threads < _WORTH_IT * one)]
         self._rivals = [self._winner]
         log.debug("%s: %.3f ms on one thread, %.3f ms on all", self._winner.driver, one * 1e3, all_threads * 1e3)
+
+
+# A compiled region, on the driver that its size or its trial says.
+Program = SpecializedExecutable | DriverTrial
 
 
 def _typical(seconds: list[float]) -> float:
