@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import json
 import logging
 import os
@@ -17,6 +18,7 @@ from tests.helpers import assert_same, assert_same_gradients
 from turbine_lite import autotune, decisions
 from turbine_lite.options import Options
 from turbine_lite.runtime import tuned
+from turbine_lite.runtime.executable import SpecializedExecutable
 from turbine_lite.runtime.tuned import Tuned, Version
 
 
@@ -108,6 +110,25 @@ def test_a_model_is_equal_to_eager_and_has_a_choice(mode, caplog):
     assert len(chose) == 1
     for name in ("extern=auto local-sync", "extern=none local-sync", "kernels alone", "eager"):
         assert name in chose[0]
+
+
+def test_versions_that_lost_are_freed(monkeypatch):
+    monkeypatch.setattr(tuned, "_time", lambda version, args, calls: 1.0 if version.name == "eager" else 2.0)
+    layer, calls = torch.nn.Linear(8, 8), torch.zeros(1)
+
+    def counted(x):
+        calls.add_(1)  # what is written needs a wrapper of AOTAutograd's, which keeps attributes of what it wraps
+        return layer(x).tanh() * calls
+
+    before = _executables()
+    with torch.no_grad():
+        _tuned(counted)(torch.randn(5, 8))
+    assert _choices() == ["tuned: eager"]
+    assert _executables() <= before
+
+
+def _executables():
+    return sum(type(thing) is SpecializedExecutable for thing in gc.get_objects())
 
 
 def test_training():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import logging
 import statistics
 import threading
@@ -92,7 +93,10 @@ class Tuned:
                 winner = version
         shown = ", ".join(f"{name} {seconds * 1e3:.3f} ms" for name, seconds in self.timings.items())
         log.info("max-autotune chose %s of: %s", winner.name, shown)
-        self._chosen, self.report, self._versions = winner.run, winner.report, []
+        self._chosen, self.report = winner.run, winner.report
+        # In place: AOTAutograd's wrappers keep this object's attributes as they were when it was made.
+        self._versions.clear()
+        gc.collect()  # FX graphs are cycles, and what lost holds its own packed copies of the parameters
         winner.count()
         self._on_choice(winner.name, self.timings)
 
