@@ -6,39 +6,28 @@ read or written costs time only: the choice is made again.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import logging
-import os
-import platform
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import platformdirs
 import torch
 from torch.fx import GraphModule
 from torch.utils._pytree import tree_leaves
 
+from turbine_lite.environment import cpu_description, installed_versions
 from turbine_lite.options import Options
-from turbine_lite.versions import installed_versions
+from turbine_lite.storage import cache_directory, publish_file
 
-__all__ = ["cache_directory", "decision_key", "keep_decision", "recall_decision"]
+__all__ = ["decision_key", "keep_decision", "recall_decision"]
 
 log = logging.getLogger("turbine_lite")
 
 _FORMAT = 1
 # Beside those that are known to change what is compiled: the choice is between drivers, and of the versions built.
 _OPTIONS_OF_A_CHOICE = ("driver", "compiler", "autotune_seconds")
-
-
-def cache_directory() -> Path:
-    """Where turbine_lite keeps things between processes: ``TURBINE_LITE_CACHE_DIR``, or the user's cache directory."""
-    return Path(
-        os.environ.get("TURBINE_LITE_CACHE_DIR") or platformdirs.user_cache_dir("turbine_lite", appauthor=False)
-    )
 
 
 def decision_key(gm: GraphModule, options: Options, kind: str) -> str:
@@ -53,7 +42,7 @@ def decision_key(gm: GraphModule, options: Options, kind: str) -> str:
             if field.metadata["affects_code"] or field.name in _OPTIONS_OF_A_CHOICE
         },
         "threads": torch.get_num_threads(),
-        "cpu": _cpu(),
+        "cpu": cpu_description(),
         "versions": installed_versions(),
     }
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
@@ -77,22 +66,9 @@ def keep_decision(key: str, name: str, timings: Mapping[str, float]) -> None:
     path = _path(key)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _publish(path, json.dumps({"version": name, "seconds": dict(timings)}, indent=1) + "\n")
+        publish_file(path, json.dumps({"version": name, "seconds": dict(timings)}, indent=1) + "\n")
     except OSError as error:
         log.warning("max-autotune: cannot keep the choice in %s: %s", path, error)
-
-
-def _publish(path: Path, text: str) -> None:
-    """All of the text or nothing, whatever happens meanwhile and whoever else does the same."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
 
 
 def _path(key: str) -> Path:
@@ -111,11 +87,3 @@ def _lines_of(gm: GraphModule) -> Iterator[str]:
         if isinstance(child, GraphModule):
             yield name
             yield from _lines_of(child)
-
-
-def _cpu() -> str:
-    """Model and features, where the system tells."""
-    with contextlib.suppress(OSError):
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return "\n".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features"))}))
-    return f"{platform.machine()} {platform.processor()} {torch.backends.cpu.get_cpu_capability()}"

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from turbine_lite.compiler.flags import FlagSet
+from turbine_lite.environment import installed_versions
 from turbine_lite.errors import OptionError
-from turbine_lite.versions import installed_versions
 
 __all__ = ["Dump", "open_dump"]
 
