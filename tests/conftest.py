@@ -25,7 +25,7 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch, tmp_path_factory:
     for name in list(os.environ):
         if name.startswith("TURBINE_LITE_"):
             monkeypatch.delenv(name)
-    monkeypatch.setenv("TURBINE_LITE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
+    monkeypatch.setenv("TURBINE_LITE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture(autouse=True)

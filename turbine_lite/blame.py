@@ -11,7 +11,8 @@ import torch
 from torch.fx import GraphModule, Node
 
 from turbine_lite.compile_region import prepare
-from turbine_lite.compiler.driver import check_compiling, check_lowering, failed_nodes
+from turbine_lite.compiler.cached import check_cached
+from turbine_lite.compiler.driver import failed_nodes
 from turbine_lite.errors import CompilationError, CompilerKilledError, CompilerTimeoutError, UnsupportedError
 from turbine_lite.graph.shrink import calls_of, shrink
 from turbine_lite.graph.subgraph import extract_part
@@ -127,8 +128,7 @@ class Blame:
         )
         try:
             gm, _, traits = prepare(extract_part(region, nodes).gm)
-            check = check_compiling if compile_too else check_lowering
-            check(import_region(gm).bytecode, options, traits)
+            check_cached(import_region(gm), options, traits, compile_too=compile_too)
         except UnsupportedError:
             return None
         except CompilerTimeoutError as error:

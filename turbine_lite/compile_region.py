@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch.fx import GraphModule
 
-from turbine_lite.compiler import memo
+from turbine_lite.compiler.cached import compile_cached
 from turbine_lite.compiler.driver import Compiled, compile_to_vmfb
 from turbine_lite.compiler.flags import Traits, flag_sets
 from turbine_lite.diagnostics.dump import Dump
@@ -101,21 +101,15 @@ def prepare(region: GraphModule) -> Prepared:
 
 
 def _compile(module: ImportedModule, options: Options, dump: Dump, traits: Traits) -> Compiled:
-    sets = flag_sets(options, traits)
-    key = (module.fingerprint(), sets, options.compiler)
-    # A dump is of this region, with its node names.
-    known = None if dump.enabled else memo.get(key)
-    if known is not None:
-        return known
     try:
-        compiled = compile_to_vmfb(module.bytecode, options, traits)
+        if dump.enabled:  # with the stages of this region, and its node names
+            return compile_to_vmfb(module.bytecode, options, traits)
+        return compile_cached(module, options, traits)
     except CompilationError as error:
-        command = dump.command(sets[0])
+        command = dump.command(flag_sets(options, traits)[0])
         dump.record(error=error.headline, stage=error.stage, command=command)
         dump.write("diagnostics.txt", error.diagnostics)
         raise error.located(dump_dir=dump.directory, command=command) from error
-    memo.put(key, compiled)
-    return compiled
 
 
 def _record(dump: Dump, compiled: Compiled, signature: Signature, driver: str) -> None:

@@ -124,6 +124,25 @@ class Options:
         affects_code=True,
         check=_positive,
     )
+    cache: bool = _option(
+        True,
+        "Keep compiled programs in TURBINE_LITE_CACHE_DIR, or the user's cache directory, and look there first.",
+        affects_code=False,
+    )
+    cache_bytes: int = _option(
+        1 << 31,
+        "How large the cache may grow; then what was not used for the longest time goes.",
+        affects_code=False,
+        check=_positive,
+    )
+    cache_tag: str = _option(
+        "", "Programs with different tags are kept apart, such as for an experiment.", affects_code=False
+    )
+    cache_verify: bool = _option(
+        False,
+        "Compile what the cache has again, and replace it with one warning where the result is another.",
+        affects_code=False,
+    )
     dump_dir: str | None = _option(
         None, "Directory to write every stage of every compiled graph to.", affects_code=False, env="TURBINE_LITE_DUMP"
     )

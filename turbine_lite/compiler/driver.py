@@ -19,12 +19,16 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """A VMFB, the flags that made it, the IR of the stages that were asked for, and seconds per stage."""
+    """A VMFB, the flags that made it, the IR of the stages that were asked for, and seconds per stage.
+
+    ``by_chance`` says that a set of flags before might have done as well: the compiler was killed from outside.
+    """
 
     vmfb: bytes
     flags: FlagSet
     stages: dict[str, str]
     seconds: dict[str, float]
+    by_chance: bool = False
 
 
 def compile_to_vmfb(module: bytes, options: Options, traits: Traits) -> Compiled:
@@ -37,6 +41,7 @@ def compile_to_vmfb(module: bytes, options: Options, traits: Traits) -> Compiled
         CompilerTimeoutError: it took longer than ``options.compile_timeout``.
     """
     first_error: CompilationError | None = None
+    was_killed = False
     sets = flag_sets(options, traits)
     for flags in sets:
         # Some passes never end on some programs, while the milder flags take a second.
@@ -48,9 +53,10 @@ def compile_to_vmfb(module: bytes, options: Options, traits: Traits) -> Compiled
                 raise
             log.info("the %s flags failed: %s", flags.name, death.headline)
             first_error = first_error or death
+            was_killed = was_killed or isinstance(death, CompilerKilledError)
             continue
         if response.vmfb is not None:
-            return Compiled(response.vmfb, flags, response.stages, response.seconds)
+            return Compiled(response.vmfb, flags, response.stages, response.seconds, was_killed)
         error = _error_of(response)
         # Lowering to IREE's input does not depend on the flags that differ between the sets.
         if response.failed_stage != "compile":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
 
+from turbine_lite.compiler.cache_key import CacheKey
 from turbine_lite.compiler.driver import Compiled
 
 __all__ = ["get", "put"]
@@ -13,22 +13,22 @@ __all__ = ["get", "put"]
 # Programs of a few layers have some 100 KB; what was used last stays.
 _MOST_BYTES = 64 << 20
 
-_programs: OrderedDict[Hashable, Compiled] = OrderedDict()
+_programs: OrderedDict[str, Compiled] = OrderedDict()
 _lock = threading.Lock()
 
 
-def get(key: Hashable) -> Compiled | None:
-    """What was put under ``key``, which says all that a program depends on."""
+def get(key: CacheKey) -> Compiled | None:
+    """What was put under ``key``."""
     with _lock:
-        compiled = _programs.get(key)
+        compiled = _programs.get(key.digest)
         if compiled is not None:
-            _programs.move_to_end(key)
+            _programs.move_to_end(key.digest)
         return compiled
 
 
-def put(key: Hashable, compiled: Compiled) -> None:
+def put(key: CacheKey, compiled: Compiled) -> None:
     """Keep a program."""
     with _lock:
-        _programs[key] = compiled
+        _programs[key.digest] = compiled
         while sum(len(other.vmfb) for other in _programs.values()) > _MOST_BYTES:
             _programs.popitem(last=False)

@@ -56,10 +56,15 @@ class ImportedModule:
             self.operation.get_asm(enable_debug_info=True, large_elements_limit=limit, large_resource_limit=limit)
         )
 
-    def fingerprint(self) -> str:
-        """A hash of the module without its locations: what else of it has an effect."""
-        text = self.operation.get_asm(enable_debug_info=False)
+    def fingerprint(self, *, locations: bool = False) -> str:
+        """A hash of the module; without its locations (nodes, lines), of all of it that has an effect."""
+        text = self.operation.get_asm(enable_debug_info=locations)
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def calling_convention(self) -> str:
+        """Name and type of the entry point."""
+        functions = [op for op in self.operation.regions[0].blocks[0].operations if "function_type" in op.attributes]
+        return "; ".join(f"{op.attributes['sym_name']} {op.attributes['function_type']}" for op in functions)
 
 
 def import_region(gm: GraphModule, parameters: Collection[int] = ()) -> ImportedModule:

@@ -7,7 +7,8 @@ import torch
 
 from tests.helpers import assert_same
 from turbine_lite import compile_region
-from turbine_lite.compiler import memo
+from turbine_lite.compiler import cached, memo
+from turbine_lite.compiler.cache_key import CacheKey
 
 
 @pytest.fixture
@@ -15,13 +16,14 @@ def compilations(monkeypatch):
     """The modules that the compiler is given, from an empty memo on."""
     monkeypatch.setattr(memo, "_programs", type(memo._programs)())
     given: list[bytes] = []
-    real = compile_region.compile_to_vmfb
+    real = cached.compile_to_vmfb
 
     def counted(module, *rest):
         given.append(module)
         return real(module, *rest)
 
-    monkeypatch.setattr(compile_region, "compile_to_vmfb", counted)
+    for module in (cached, compile_region):
+        monkeypatch.setattr(module, "compile_to_vmfb", counted)
     return given
 
 
@@ -66,6 +68,10 @@ def test_a_dump_is_of_the_region_itself(compilations, tmp_path):
     assert len(list(tmp_path.rglob("torch.mlir"))) == len(compilations) == 2
 
 
+def _key(name):
+    return CacheKey({"program": name})
+
+
 def test_the_memo_forgets_what_was_used_first(monkeypatch):
     monkeypatch.setattr(memo, "_programs", type(memo._programs)())
     monkeypatch.setattr(memo, "_MOST_BYTES", 5)
@@ -73,10 +79,10 @@ def test_the_memo_forgets_what_was_used_first(monkeypatch):
     def program(size):
         return memo.Compiled(b"x" * size, None, {}, {})
 
-    memo.put("a", program(2))
-    memo.put("b", program(2))
-    assert memo.get("a") is not None
-    memo.put("c", program(2))
-    assert memo.get("b") is None
-    assert memo.get("a") is not None
-    assert memo.get("c") is not None
+    memo.put(_key("a"), program(2))
+    memo.put(_key("b"), program(2))
+    assert memo.get(_key("a")) is not None
+    memo.put(_key("c"), program(2))
+    assert memo.get(_key("b")) is None
+    assert memo.get(_key("a")) is not None
+    assert memo.get(_key("c")) is not None

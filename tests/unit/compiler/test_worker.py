@@ -202,7 +202,8 @@ def test_fork_and_scripts_without_a_main_guard(tmp_path, driver):
     assert (done.stdout, done.stderr, done.returncode) == (expected, "", 0)
 
 
-def test_no_worker_outlives_its_parent(tmp_path):
+def test_no_worker_outlives_its_parent(monkeypatch):
+    monkeypatch.setenv("TURBINE_LITE_CACHE", "0")
     code = (
         "import os, torch; from turbine_lite.compiler import client;"
         "torch.compile(lambda x: x + 1, backend='turbine_lite_cpu')(torch.ones(2));"

@@ -1,0 +1,129 @@
+"""Compiling what was not compiled before: in this process (``memo.py``), or by any on this machine (``cache.py``).
+
+What the compiler refuses is kept, too, so that no later process asks it again. Failures by chance are not kept: a
+compiler that died, was killed or took too long.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from turbine_lite.compiler import memo
+from turbine_lite.compiler.cache import CacheDirectory, Entry
+from turbine_lite.compiler.cache_key import CacheKey, cache_key
+from turbine_lite.compiler.driver import Compiled, check_compiling, check_lowering, compile_to_vmfb
+from turbine_lite.compiler.flags import FlagSet, Traits, flag_sets
+from turbine_lite.errors import CompilationError
+from turbine_lite.mlir.importer import ImportedModule
+from turbine_lite.options import Options
+
+__all__ = ["check_cached", "compile_cached"]
+
+log = logging.getLogger("turbine_lite")
+
+_PIPELINE = "torch-to-iree, iree"
+
+
+def compile_cached(module: ImportedModule, options: Options, traits: Traits) -> Compiled:
+    """What :func:`~turbine_lite.compiler.driver.compile_to_vmfb` returns or raises, from where it is known.
+
+    The IR of stages is never known.
+    """
+    key = _key(module, options, traits, _PIPELINE)
+    known = memo.get(key)
+    if known is None:
+        entry = _recall(key, module, options)
+        if entry is None:
+            known = _keep(key, module, options, lambda: compile_to_vmfb(module.bytecode, options, traits))
+        else:
+            known = Compiled(entry.vmfb, _flags_of(entry), {}, dict(entry.meta["seconds"]))
+            if options.cache_verify:
+                known = _verified(key, known, module, options, traits)
+        memo.put(key, known)
+    return known
+
+
+def check_cached(module: ImportedModule, options: Options, traits: Traits, *, compile_too: bool) -> None:
+    """Raise what a probe raises, from where it is known; see ``check_lowering`` and ``check_compiling``."""
+    key = _key(module, options, traits, f"{'mild' if compile_too else 'torch-to-iree'}, check")
+    if _recall(key, module, options) is None:
+        check = check_compiling if compile_too else check_lowering
+
+        def passed() -> Compiled:
+            check(module.bytecode, options, traits)
+            return Compiled(b"", flag_sets(options, traits)[0], {}, {})
+
+        _keep(key, module, options, passed)
+
+
+def _key(module: ImportedModule, options: Options, traits: Traits, purpose: str) -> CacheKey:
+    return cache_key(
+        program=module.fingerprint(),
+        calling_convention=module.calling_convention(),
+        purpose=purpose,
+        flag_sets=flag_sets(options, traits),
+        compiler=options.compiler,
+        tag=options.cache_tag,
+    )
+
+
+def _recall(key: CacheKey, module: ImportedModule, options: Options) -> Entry | None:
+    """The entry of a program.
+
+    Raises:
+        CompilationError: the entry says that there is none.
+    """
+    if not options.cache:
+        return None
+    entry = _directory(options).get(key.digest)
+    log.debug("cache: %s %s (%s)", "miss" if entry is None else "hit", key.digest[:16], key)
+    failure = None if entry is None else entry.meta.get("failure")
+    if failure is None:
+        return entry
+    # Diagnostics name nodes, which another graph of the same program may call otherwise.
+    if failure["nodes"] == module.fingerprint(locations=True):
+        raise CompilationError(failure["headline"], stage=failure["stage"], diagnostics=failure["diagnostics"])
+    _directory(options).remove(key.digest)
+    return None
+
+
+def _keep(key: CacheKey, module: ImportedModule, options: Options, compile_program: Callable[[], Compiled]) -> Compiled:
+    meta: dict[str, Any] = {"parts": dict(key.parts), "calling convention": module.calling_convention()}
+    try:
+        compiled = compile_program()
+    except CompilationError as error:
+        if options.cache and type(error) is CompilationError and error.stage in ("lower", "compile"):
+            meta["failure"] = {
+                "headline": error.headline,
+                "stage": error.stage,
+                "diagnostics": error.diagnostics,
+                "nodes": module.fingerprint(locations=True),
+            }
+            _directory(options).put(key.digest, Entry(b"", meta))
+        raise
+    if options.cache and not compiled.by_chance:
+        meta |= {"flags": dataclasses.asdict(compiled.flags), "seconds": compiled.seconds}
+        _directory(options).put(key.digest, Entry(compiled.vmfb, meta))
+    return compiled
+
+
+def _verified(key: CacheKey, known: Compiled, module: ImportedModule, options: Options, traits: Traits) -> Compiled:
+    """The program compiled again, which is what counts if the one that was kept is another."""
+    compiled = compile_to_vmfb(module.bytecode, options, traits)
+    if compiled.vmfb != known.vmfb:
+        log.warning("cache: %s is not what the compiler makes now (option cache_verify); replaced", key.digest)
+        _directory(options).remove(key.digest)
+        _keep(key, module, options, lambda: compiled)
+    return compiled
+
+
+def _directory(options: Options) -> CacheDirectory:
+    return CacheDirectory(limit=options.cache_bytes)
+
+
+def _flags_of(entry: Entry) -> FlagSet:
+    flags = entry.meta["flags"]
+    return FlagSet(flags["name"], tuple(flags["session"]), tuple(flags["process_only"]))
