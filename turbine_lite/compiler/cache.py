@@ -23,6 +23,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -36,6 +37,8 @@ from turbine_lite.storage import cache_directory
 __all__ = ["CacheDirectory", "DamagedEntryError", "Entry"]
 
 log = logging.getLogger("turbine_lite")
+
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 _PROGRAM = "module.vmfb"
 _META = "meta.json"
@@ -99,13 +102,21 @@ class CacheDirectory:
             DamagedEntryError: it is not what was written.
         """
         path = self.root / digest
-        meta = _parse_meta((path / _META).read_bytes())
-        vmfb = (path / _PROGRAM).read_bytes()
-        if meta.get("digest") != digest:
+        entry = Entry((path / _PROGRAM).read_bytes(), _parse_meta((path / _META).read_bytes()))
+        self.check(digest, entry)
+        return entry
+
+    @staticmethod
+    def check(digest: str, entry: Entry) -> None:
+        """Check what was read against what its ``meta`` says.
+
+        Raises:
+            DamagedEntryError: it is not what was written.
+        """
+        if not _DIGEST.fullmatch(digest) or entry.meta.get("digest") != digest:
             raise DamagedEntryError(f"{_META} is of another entry")
-        if meta.get("sha256") != hashlib.sha256(vmfb).hexdigest():
+        if entry.meta.get("sha256") != hashlib.sha256(entry.vmfb).hexdigest():
             raise DamagedEntryError(f"{_PROGRAM} is damaged")
-        return Entry(vmfb, meta)
 
     def put(self, digest: str, entry: Entry) -> None:
         """Keep an entry; one that is there already stays."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -21,18 +22,24 @@ _HOST = "=host"
 
 @dataclasses.dataclass(frozen=True)
 class CacheKey:
-    """The SHA-256 of each named part, in hexadecimal digits."""
+    """Named parts with their values: anything that JSON has."""
 
-    parts: Mapping[str, str]
+    values: Mapping[str, Any]
 
-    @property
+    @functools.cached_property
+    def parts(self) -> dict[str, str]:
+        """The SHA-256 of each part, in hexadecimal digits."""
+        return {name: _sha256(value) for name, value in self.values.items()}
+
+    @functools.cached_property
     def digest(self) -> str:
         """One hash for all of them."""
-        return _sha256(dict(self.parts))
+        return _sha256(self.parts)
 
-    def differs_in(self, parts: Mapping[str, str]) -> tuple[str, ...]:
+    def differs_in(self, other: CacheKey) -> tuple[str, ...]:
         """The names of the parts in which another key differs from this one."""
-        return tuple(name for name in sorted({*self.parts, *parts}) if self.parts.get(name) != parts.get(name))
+        names = sorted({*self.parts, *other.parts})
+        return tuple(name for name in names if self.parts.get(name) != other.parts.get(name))
 
     def __str__(self) -> str:
         return " ".join(f"{name}={value[:8]}" for name, value in self.parts.items())
@@ -59,7 +66,7 @@ def cache_key(
     """
     flags = [[flags.name, _sorted(flags.session), _sorted(flags.process_only)] for flags in flag_sets]
     is_for_host = any(flag.endswith(_HOST) for flags in flag_sets for flag in flags.of_process())
-    parts: dict[str, Any] = {
+    values = {
         "format": _FORMAT,
         "program": program,
         "calling convention": calling_convention,
@@ -70,7 +77,7 @@ def cache_key(
         "versions": installed_versions(),
         "tag": tag,
     }
-    return CacheKey({name: _sha256(part) for name, part in parts.items()})
+    return CacheKey(values)
 
 
 def _sorted(flags: Sequence[str]) -> list[str]:
@@ -81,5 +88,5 @@ def _sorted(flags: Sequence[str]) -> list[str]:
     )
 
 
-def _sha256(part: Any) -> str:
-    return hashlib.sha256(json.dumps(part, sort_keys=True).encode()).hexdigest()
+def _sha256(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

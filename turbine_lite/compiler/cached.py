@@ -91,7 +91,7 @@ def _recall(key: CacheKey, module: ImportedModule, options: Options) -> Entry | 
 
 
 def _keep(key: CacheKey, module: ImportedModule, options: Options, compile_program: Callable[[], Compiled]) -> Compiled:
-    meta: dict[str, Any] = {"parts": dict(key.parts), "calling convention": module.calling_convention()}
+    meta: dict[str, Any] = {"key": dict(key.values)}
     try:
         compiled = compile_program()
     except CompilationError as error:
