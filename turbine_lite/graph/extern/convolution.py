@@ -11,10 +11,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from turbine_lite.graph.extern.choose import KERNEL
-from turbine_lite.graph.extern.fusing import call_kernel, epilogue_of, only_user
-from turbine_lite.graph.extern.kernels import HAS_ONEDNN, convolution, pack_convolution
-from turbine_lite.graph.insertion import call_with_meta
+from turbine_lite.graph.extern.fusing import call_kernel, epilogue_of, erase_unused, only_user
+from turbine_lite.graph.extern.kernels import HAS_ONEDNN, convolution, fold_bias, fold_weight, pack_convolution
 from turbine_lite.graph.once import ONCE, depends_on_parameters_only
 
 __all__ = ["can_be_packed", "pack"]
@@ -59,7 +57,7 @@ def pack(graph: Graph, node: Node) -> None:
         operands = (x, other, packed, bias, padding, stride, dilation, groups, activation, bounds)
         fused = call_kernel(graph, convolution, operands, value, node)
     last.replace_all_uses_with(fused)
-    graph.eliminate_dead_code()
+    erase_unused(last)
 
 
 def _is_foldable(node: Node) -> bool:
@@ -75,20 +73,9 @@ def _is_foldable(node: Node) -> bool:
 
 def _folded(graph: Graph, weight: Node, bias: Any, norm: Node, like: Node) -> tuple[Node, Node]:
     """Weight and bias of a convolution that is batch norm of one with ``weight`` and ``bias``."""
-
-    def call(target: Any, *args: Any) -> Node:
-        node = call_with_meta(graph, target, args, like)
-        node.meta[KERNEL] = like.meta[KERNEL]
-        return node
-
-    _, gamma, beta, mean, variance, _, epsilon = norm.args
-    scale = call(aten.rsqrt.default, call(aten.add.Tensor, variance, epsilon))
-    if gamma is not None:
-        scale = call(aten.mul.Tensor, scale, gamma)
-    centre = mean if bias is None else call(aten.sub.Tensor, mean, bias)
-    shift = call(aten.neg.default, call(aten.mul.Tensor, centre, scale))
-    if beta is not None:
-        shift = call(aten.add.Tensor, shift, beta)
-    scaled = call(aten.mul.Tensor, weight, call(aten.view.default, scale, [-1, 1, 1, 1]))
+    arguments: Any = norm.args
+    _, gamma, beta, mean, variance, _, epsilon = arguments
+    scaled = call_kernel(graph, fold_weight, (weight, gamma, variance, epsilon), weight.meta["val"], like)
+    shift = call_kernel(graph, fold_bias, (bias, gamma, beta, mean, variance, epsilon), mean.meta["val"], like)
     shift.meta[ONCE] = True
     return scaled, shift

@@ -10,7 +10,7 @@ from torch.fx import Graph, Node
 from turbine_lite.graph.extern.kernels import NO_ACTIVATION, Activation, Bounds
 from turbine_lite.graph.insertion import origin_of
 
-__all__ = ["VIEWS", "call_kernel", "epilogue_of", "only_user"]
+__all__ = ["VIEWS", "call_kernel", "epilogue_of", "erase_unused", "only_user"]
 
 aten = torch.ops.aten
 
@@ -104,3 +104,18 @@ def call_kernel(graph: Graph, function: Any, arguments: tuple[Any, ...], value: 
     result.meta = {**node.meta, "val": value, "origin": origin_of(node)}
     result.meta.pop("tensor_meta", None)  # which would say of the value what held for the node's
     return result
+
+
+def erase_unused(node: Node) -> None:
+    """Erase a call that nothing reads, and what nothing but it has read.
+
+    Not all dead code of the graph: looking for that after each fusion takes longer than all fusions.
+    """
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        if current.op == "placeholder" or current.users:
+            continue
+        sources = current.all_input_nodes
+        current.graph.erase_node(current)
+        pending += [source for source in sources if source not in pending]

@@ -13,6 +13,8 @@ __all__ = [
     "Activation",
     "Bounds",
     "convolution",
+    "fold_bias",
+    "fold_weight",
     "linear",
     "pack_convolution",
     "pack_linear",
@@ -36,6 +38,24 @@ NO_ACTIVATION: Activation = ("none", (), "")
 
 # The least and the largest value, None for no such.
 Bounds = tuple[float | None, float | None]
+
+
+def fold_weight(weight: Tensor, gamma: Tensor | None, variance: Tensor, epsilon: float) -> Tensor:
+    """The weight (out, ...) of a convolution that does the batch norm after it, too."""
+    return weight * _scale(gamma, variance, epsilon).view(-1, *[1] * (weight.dim() - 1))
+
+
+def fold_bias(
+    bias: Tensor | None, gamma: Tensor | None, beta: Tensor | None, mean: Tensor, variance: Tensor, epsilon: float
+) -> Tensor:
+    """The bias (out,) of a convolution that does the batch norm after it, too."""
+    shift = (mean if bias is None else mean - bias) * -_scale(gamma, variance, epsilon)
+    return shift if beta is None else shift + beta
+
+
+def _scale(gamma: Tensor | None, variance: Tensor, epsilon: float) -> Tensor:
+    scale = torch.rsqrt(variance + epsilon)
+    return scale if gamma is None else scale * gamma
 
 
 def pack_convolution(

@@ -8,7 +8,7 @@ import torch
 from torch.fx import Graph, Node
 
 from turbine_lite.graph.extern.choose import is_large
-from turbine_lite.graph.extern.fusing import VIEWS, call_kernel, epilogue_of, only_user
+from turbine_lite.graph.extern.fusing import VIEWS, call_kernel, epilogue_of, erase_unused, only_user
 from turbine_lite.graph.extern.kernels import HAS_ONEDNN, linear, pack_linear
 from turbine_lite.graph.insertion import call_with_meta
 from turbine_lite.graph.once import ONCE, depends_on_parameters_only
@@ -61,7 +61,7 @@ def pack(graph: Graph, node: Node) -> None:
         fused = call_kernel(graph, linear, arguments, value, node)
         result = _like(graph, fused, last.meta["val"])
     last.replace_all_uses_with(result)
-    graph.eliminate_dead_code()
+    erase_unused(last)
 
 
 def _is_rows_of(source: Node, rows: Node, view: Node) -> bool:
