@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import logging
 import operator
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -19,7 +21,8 @@ from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch.fx import GraphModule, Node
 from tqdm import tqdm
 
-from turbine_lite.compile_graph import build_graph, compile_graph
+from turbine_lite.compile_graph import GraphBuild, build_graph, compile_graph
+from turbine_lite.compiler.client import most_at_once
 from turbine_lite.compiler.profiles import PROFILES
 from turbine_lite.decisions import decision_key, keep_decision, recall_decision
 from turbine_lite.diagnostics.dump import open_dump
@@ -79,28 +82,55 @@ def _as_chosen_before(
 
 
 def _versions(gm: GraphModule, ways: Mapping[str, Options], options: Options, kind: str) -> list[Version]:
-    """All that can be built in time; eager is the last."""
+    """All that can be built in time; eager is the last.
+
+    Of the next ones the compiler has begun when one is finished, as many as it works on at once.
+    """
+    versions: list[Version] = []
+    begun: deque[tuple[str, GraphBuild | TurbineLiteError]] = deque()
+    builds = _begin_all(gm, ways, options, kind)
+    with tqdm(total=len(ways), desc="turbine_lite: compiling", leave=False, disable=None) as progress:
+        while True:
+            begun.extend(itertools.islice(builds, max(1, most_at_once() - len(begun))))
+            if not begun:
+                break
+            name, build = begun.popleft()
+            try:
+                if not isinstance(build, GraphBuild):
+                    raise build
+                run = build.finish()
+            except TurbineLiteError:
+                if not versions:
+                    raise
+                continue
+            finally:
+                progress.update()
+            if run.report.regions or build.has_kernels:  # else it is eager once more
+                versions.append(Version(name, run, run.report))
+    return [*versions, _eager(gm, kind)]
+
+
+def _begin_all(
+    gm: GraphModule, ways: Mapping[str, Options], options: Options, kind: str
+) -> Iterator[tuple[str, GraphBuild | TurbineLiteError]]:
+    """Begin to build the versions, one each time the next is asked for."""
     deadline = time.monotonic() + options.autotune_seconds
     dump = open_dump(options.dump_dir, kind)
-    versions: list[Version] = []
     has_kernels = False
-    for name, changed in tqdm(ways.items(), desc="turbine_lite: compiling", leave=False, disable=None):
-        if versions and time.monotonic() > deadline:
+    for number, (name, changed) in enumerate(ways.items()):
+        if number and time.monotonic() > deadline:
             log.info("max-autotune: no time for %s (option autotune_seconds)", name)
             continue
-        if versions and changed.extern == "none" and options.extern == "auto" and not has_kernels:
+        if number and changed.extern == "none" and options.extern == "auto" and not has_kernels:
             continue  # the same once more
+        directory = dump.subdirectory(name.replace(" ", "_")) if dump.enabled else dump
         try:
-            run = build_graph(gm, changed, kind, dump.subdirectory(name.replace(" ", "_")) if dump.enabled else dump)
-        except TurbineLiteError:
-            if not versions:
-                raise
-            continue
-        report: GraphReport = run.report
-        has_kernels = has_kernels or any(reason.kind == "slower" for reason in report.reasons)
-        if report.regions or has_kernels:  # else it is eager once more
-            versions.append(Version(name, run, report))
-    return [*versions, _eager(gm, kind)]
+            build = GraphBuild(gm, changed, kind, directory)
+        except TurbineLiteError as error:
+            yield name, error
+        else:
+            has_kernels = has_kernels or build.has_kernels
+            yield name, build
 
 
 def _ways(options: Options) -> Iterator[tuple[str, Options]]:

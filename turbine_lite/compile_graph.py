@@ -7,7 +7,7 @@ import functools
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch._dynamo.utils import counters
 from torch._functorch._aot_autograd.utils import make_boxed_func
@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 from torch.utils._python_dispatch import _disable_current_modes
 
 from turbine_lite.blame import Blame, call_key
-from turbine_lite.compile_region import compile_region
+from turbine_lite.compile_region import RegionBuild, compile_region
 from turbine_lite.diagnostics.dump import Dump, open_dump
 from turbine_lite.diagnostics.verify import VerifiedGraph, WatchedRegion
 from turbine_lite.errors import (
@@ -42,7 +42,7 @@ from turbine_lite.runtime.executable import Hooks
 from turbine_lite.runtime.once import WithConstants
 from turbine_lite.runtime.trial import Program
 
-__all__ = ["build_graph", "compile_graph"]
+__all__ = ["GraphBuild", "build_graph", "compile_graph"]
 
 log = logging.getLogger("turbine_lite")
 
@@ -76,25 +76,44 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
 
 def build_graph(gm: GraphModule, options: Options, kind: str, dump: Dump) -> Any:
     """What :func:`compile_graph` does, but for counting it among what runs."""
-    if dump.enabled:
-        dump.write("fx_graph.py", gm.print_readable(print_output=False))
-    is_inference = kind == "inference"
-    if is_inference:
-        mark_parameters(gm)
-    with_kernels = use_kernels(gm, options.extern, pack=is_inference and options.pack_parameters)
-    if is_inference and with_kernels is not gm:
-        options = _beside_kernels(options, with_kernels)
-    compiler = _GraphCompiler(options, dump)
-    run = compiler.compile(with_kernels)
-    if options.verify and compiler.compiled:
-        run = VerifiedGraph(gm, run, compiler.watched, options, dump)
-    report = GraphReport(kind, compute_calls(with_kernels), tuple(compiler.compiled), tuple(compiler.reasons))
-    dump.record(**dataclasses.asdict(report))
-    if not isinstance(run, _RUN_BY_SEQUENCE) and any(_is_complex(node) for node in gm.graph.nodes):
-        run = _outside_of_modes(run)
-    boxed = _boxed(run)
-    boxed.report = report
-    return boxed
+    return GraphBuild(gm, options, kind, dump).finish()
+
+
+class GraphBuild:
+    """A graph on its way to a callable: cut into regions, which are given to the compiler.
+
+    Attributes:
+        has_kernels: whether some of its operators stay with kernels of PyTorch's libraries.
+    """
+
+    def __init__(self, gm: GraphModule, options: Options, kind: str, dump: Dump) -> None:
+        self._gm, self._kind, self._dump = gm, kind, dump
+        if dump.enabled:
+            dump.write("fx_graph.py", gm.print_readable(print_output=False))
+        is_inference = kind == "inference"
+        if is_inference:
+            mark_parameters(gm)
+        self._with_kernels = use_kernels(gm, options.extern, pack=is_inference and options.pack_parameters)
+        self.has_kernels = self._with_kernels is not gm
+        if is_inference and self.has_kernels:
+            options = _beside_kernels(options, self._with_kernels)
+        self._compiler = _GraphCompiler(options, dump)
+        self._parts = self._compiler.begin(self._with_kernels)
+
+    def finish(self) -> Any:
+        """Wait for the compiler; returns what :func:`compile_graph` does."""
+        gm, compiler = self._gm, self._compiler
+        run = compiler.finish(self._parts)
+        if compiler.options.verify and compiler.compiled:
+            run = VerifiedGraph(gm, run, compiler.watched, compiler.options, self._dump)
+        calls = compute_calls(self._with_kernels)
+        report = GraphReport(self._kind, calls, tuple(compiler.compiled), tuple(compiler.reasons))
+        self._dump.record(**dataclasses.asdict(report))
+        if not isinstance(run, _RUN_BY_SEQUENCE) and any(_is_complex(node) for node in gm.graph.nodes):
+            run = _outside_of_modes(run)
+        boxed = _boxed(run)
+        boxed.report = report
+        return boxed
 
 
 def _beside_kernels(options: Options, gm: GraphModule) -> Options:
@@ -131,6 +150,27 @@ def _boxed(run: Callable[..., Any]) -> Any:
     return boxed
 
 
+@dataclasses.dataclass
+class _Begun:
+    """A region and its build, or the error in the place of it."""
+
+    region: GraphModule
+    build: RegionBuild | Exception
+    started: float
+
+    def finish(self) -> Program:
+        if isinstance(self.build, Exception):
+            raise self.build
+        return self.build.finish()
+
+
+class _BegunGraph(NamedTuple):
+    """A graph that is cut: the calls of its regions, by name, are yet to get what they call."""
+
+    outer: GraphModule
+    regions: dict[str, _Begun]
+
+
 class _GraphCompiler:
     """Compiles one graph, and the parts of it that remain when a region of it fails."""
 
@@ -143,15 +183,20 @@ class _GraphCompiler:
         self.watched: list[WatchedRegion] = []
         self.blame = Blame(options)
 
-    def compile(self, gm: GraphModule) -> Callable[..., Any]:
-        """A callable with ``gm``'s signature that runs what it can in IREE."""
+    def begin(self, gm: GraphModule) -> _BegunGraph:
+        """Cut ``gm`` into regions and give these to the compiler, which works on several at once."""
         parts = partition(gm, self._why_not, self.options.min_block_size)
         self._report(parts.reasons)
         outer = parts.outer if parts.regions else gm
-        is_one_region = bool(parts.regions) and self._is_one_region(outer)
-        for name, region in parts.regions.items():
+        return _BegunGraph(outer, {name: self._begin(region) for name, region in parts.regions.items()})
+
+    def finish(self, begun: _BegunGraph) -> Callable[..., Any]:
+        """A callable with the graph's signature that runs what it can in IREE."""
+        outer = begun.outer
+        is_one_region = bool(begun.regions) and self._is_one_region(outer)
+        for name, region in begun.regions.items():
             delattr(outer, name)
-            setattr(outer, name, self._compile_region(region, beside=not is_one_region))
+            setattr(outer, name, self._finish(region, beside=not is_one_region))
         if is_one_region:
             return _call_without_graph(outer)
         split = split_off_once(outer)
@@ -169,17 +214,26 @@ class _GraphCompiler:
             reason = reason_for(node, "not-lowered", self.blame.found[call_key(node)])
         return reason
 
-    def _compile_region(self, region: GraphModule, *, beside: bool) -> Callable[..., Any]:
-        """The region as an executable, as smaller regions around the operators at fault, or in eager."""
+    def _begin(self, region: GraphModule) -> _Begun:
         dump = self.dump.subdirectory(f"region_{self.regions}") if self.dump.enabled else self.dump
         self.regions += 1
         started = time.monotonic()
+        build: RegionBuild | Exception
         try:
-            executable = compile_region(region, self.options, dump, hooks=_hooks(region, self.options))
+            build = RegionBuild(region, self.options, dump, hooks=_hooks(region, self.options))
+        except Exception as error:  # of which kind, matters when the region's turn comes
+            build = error
+        return _Begun(region, build, started)
+
+    def _finish(self, begun: _Begun, *, beside: bool) -> Callable[..., Any]:
+        """The region as an executable, as smaller regions around the operators at fault, or in eager."""
+        region = begun.region
+        try:
+            executable = begun.finish()
         except CompilationError as error:
-            if self.blame.search(region, error, time.monotonic() - started):
+            if self.blame.search(region, error, time.monotonic() - begun.started):
                 log.info("compiling again around %s", ", ".join(set(self.blame.found.values())))
-                return self.compile(region)
+                return self.finish(self.begin(region))
             self._report(error.reasons or (_reason_of(error),), error)
             return region.forward
         except (UnsupportedError, ExecutionError) as error:

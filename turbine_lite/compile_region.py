@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from concurrent.futures import Future
 from typing import NamedTuple
 
 from torch.fx import GraphModule
 
-from turbine_lite.compiler.cached import compile_cached
+from turbine_lite.compiler.cached import start_compiling
 from turbine_lite.compiler.driver import Compiled, compile_to_vmfb
 from turbine_lite.compiler.flags import Traits, flag_sets
+from turbine_lite.compiler.parallel import finished, start
 from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.errors import CompilationError
 from turbine_lite.graph.bounds import check_arguments
@@ -32,7 +34,66 @@ from turbine_lite.options import Options
 from turbine_lite.runtime.executable import Hooks, SpecializedExecutable
 from turbine_lite.runtime.trial import DriverTrial, Program
 
-__all__ = ["compile_region", "prepare"]
+__all__ = ["RegionBuild", "compile_region", "prepare"]
+
+
+class RegionBuild:
+    """A region on its way to an executable: imported, and given to the compiler; ``region`` is left as it is.
+
+    Args:
+        region: the graph module.
+        options: the user's choices.
+        dump: where to write its stages.
+        hooks: what the executable turns to.
+        changing: positions of arguments that are no parameters for the program, although the graph says so.
+
+    Raises:
+        CompilationError: the region cannot be imported.
+        UnsupportedError: its arguments or results are of a kind that cannot cross to IREE.
+    """
+
+    def __init__(
+        self,
+        region: GraphModule,
+        options: Options,
+        dump: Dump,
+        *,
+        hooks: Hooks | None = None,
+        changing: frozenset[int] = frozenset(),
+    ) -> None:
+        gm, signature, traits = prepare(region)
+        if options.pack_parameters:
+            signature = signature.with_parameters(choose_parameters(gm.graph, changing))
+        dump.write("fx_graph.py", gm.print_readable(print_output=False) if dump.enabled else "")
+        module = import_region(gm, signature.parameters)
+        if dump.enabled:
+            dump.write("torch.mlir", module.text(elide_constants=not options.dump_weights))
+            dump.write("torch.mlirbc", module.bytecode)
+        self._signature = signature
+        self._flags = flag_sets(options, traits)[0]
+        self._dump = dump
+        self._hooks = hooks
+        self._driver = choose_driver(gm.graph, options.driver)
+        self._compiled = _start(module, options, dump, traits)
+
+    def finish(self) -> Program:
+        """Wait for the compiler and load what it has made.
+
+        Raises:
+            CompilationError: the region cannot be lowered or compiled.
+            ExecutionError: the compiled program cannot be loaded.
+        """
+        try:
+            compiled = self._compiled.result()
+        except CompilationError as error:
+            command = self._dump.command(self._flags)
+            self._dump.record(error=error.headline, stage=error.stage, command=command)
+            self._dump.write("diagnostics.txt", error.diagnostics)
+            raise error.located(dump_dir=self._dump.directory, command=command) from error
+        _record(self._dump, compiled, self._signature, self._driver)
+        if self._driver == "auto":
+            return DriverTrial(compiled.vmfb, self._signature, self._hooks)
+        return SpecializedExecutable(compiled.vmfb, self._signature, self._driver, self._hooks)
 
 
 def compile_region(
@@ -43,34 +104,8 @@ def compile_region(
     hooks: Hooks | None = None,
     changing: frozenset[int] = frozenset(),
 ) -> Program:
-    """Import, compile and load a region; ``region`` itself is left as it is.
-
-    Args:
-        region: the graph module.
-        options: the user's choices.
-        dump: where to write its stages.
-        hooks: what the executable turns to.
-        changing: positions of arguments that are no parameters for the program, although the graph says so.
-
-    Raises:
-        CompilationError: the region cannot be imported, lowered or compiled.
-        UnsupportedError: its arguments or results are of a kind that cannot cross to IREE.
-        ExecutionError: the compiled program cannot be loaded.
-    """
-    gm, signature, traits = prepare(region)
-    if options.pack_parameters:
-        signature = signature.with_parameters(choose_parameters(gm.graph, changing))
-    dump.write("fx_graph.py", gm.print_readable(print_output=False) if dump.enabled else "")
-    driver = choose_driver(gm.graph, options.driver)
-    module = import_region(gm, signature.parameters)
-    if dump.enabled:
-        dump.write("torch.mlir", module.text(elide_constants=not options.dump_weights))
-        dump.write("torch.mlirbc", module.bytecode)
-    compiled = _compile(module, options, dump, traits)
-    _record(dump, compiled, signature, driver)
-    if driver == "auto":
-        return DriverTrial(compiled.vmfb, signature, hooks)
-    return SpecializedExecutable(compiled.vmfb, signature, driver, hooks)
+    """Build a region and wait for it; for arguments and errors see :class:`RegionBuild`."""
+    return RegionBuild(region, options, dump, hooks=hooks, changing=changing).finish()
 
 
 class Prepared(NamedTuple):
@@ -100,16 +135,12 @@ def prepare(region: GraphModule) -> Prepared:
     return Prepared(gm, signature, traits)
 
 
-def _compile(module: ImportedModule, options: Options, dump: Dump, traits: Traits) -> Compiled:
-    try:
-        if dump.enabled:  # with the stages of this region, and its node names
-            return compile_to_vmfb(module.bytecode, options, traits)
-        return compile_cached(module, options, traits)
-    except CompilationError as error:
-        command = dump.command(flag_sets(options, traits)[0])
-        dump.record(error=error.headline, stage=error.stage, command=command)
-        dump.write("diagnostics.txt", error.diagnostics)
-        raise error.located(dump_dir=dump.directory, command=command) from error
+def _start(module: ImportedModule, options: Options, dump: Dump, traits: Traits) -> Future[Compiled]:
+    if not dump.enabled:
+        return start_compiling(module, options, traits)
+    # With the stages of this region, and its node names.
+    run = finished if options.compiler == "in-process" else start
+    return run(lambda: compile_to_vmfb(module.bytecode, options, traits))
 
 
 def _record(dump: Dump, compiled: Compiled, signature: Signature, driver: str) -> None:

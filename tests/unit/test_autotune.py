@@ -16,6 +16,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from tests.helpers import assert_same, assert_same_gradients
 from turbine_lite import autotune, decisions
+from turbine_lite.compile_graph import GraphBuild
 from turbine_lite.options import Options
 from turbine_lite.runtime import tuned
 from turbine_lite.runtime.executable import SpecializedExecutable
@@ -205,9 +206,7 @@ def test_a_compiler_in_this_process_gets_no_flags_that_it_refuses():
 
 
 def test_no_further_version_is_begun_when_the_time_is_up(monkeypatch):
-    built = []
-    real = autotune.build_graph
-    monkeypatch.setattr(autotune, "build_graph", lambda *args: built.append(1) or real(*args))
+    built = _built(monkeypatch)
     run = _tuned(lambda x: x.exp() + 1, autotune_seconds=1e-9)
     assert_same(run(torch.zeros(2)), torch.full((2,), 2.0))
     assert len(built) == 1
@@ -218,12 +217,16 @@ def _function(x):
 
 
 def _built(monkeypatch):
-    names = []
-    real = autotune.build_graph
-    monkeypatch.setattr(
-        autotune, "build_graph", lambda gm, options, *args: names.append(options) or real(gm, options, *args)
-    )
-    return names
+    """The options of what is built from now on."""
+    built = []
+    real = GraphBuild.__init__
+
+    def count(self, gm, options, *args):
+        built.append(options)
+        real(self, gm, options, *args)
+
+    monkeypatch.setattr(GraphBuild, "__init__", count)
+    return built
 
 
 def test_a_later_process_builds_what_was_chosen_alone(monkeypatch):

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 from turbine_lite.compiler import memo
@@ -16,34 +19,51 @@ from turbine_lite.compiler.cache import CacheDirectory, Entry
 from turbine_lite.compiler.cache_key import CacheKey, cache_key
 from turbine_lite.compiler.driver import Compiled, check_compiling, check_lowering, compile_to_vmfb
 from turbine_lite.compiler.flags import FlagSet, Traits, flag_sets
+from turbine_lite.compiler.parallel import finished, start
 from turbine_lite.errors import CompilationError
 from turbine_lite.mlir.importer import ImportedModule
 from turbine_lite.options import Options
 
-__all__ = ["check_cached", "compile_cached"]
+__all__ = ["check_cached", "start_compiling"]
 
 log = logging.getLogger("turbine_lite")
 
 _PIPELINE = "torch-to-iree, iree"
 
 
-def compile_cached(module: ImportedModule, options: Options, traits: Traits) -> Compiled:
+_started: dict[str, Future[Compiled]] = {}
+_started_lock = threading.Lock()
+
+
+def start_compiling(module: ImportedModule, options: Options, traits: Traits) -> Future[Compiled]:
     """What :func:`~turbine_lite.compiler.driver.compile_to_vmfb` returns or raises, from where it is known.
 
-    The IR of stages is never known.
+    Compilations go on beside each other, and beside the caller; of equal programs there is one. The IR of stages is
+    never known.
     """
     key = _key(module, options, traits, _PIPELINE)
-    known = memo.get(key)
-    if known is None:
-        entry = _recall(key, module, options)
-        if entry is None:
-            known = _keep(key, module, options, lambda: compile_to_vmfb(module.bytecode, options, traits))
-        else:
-            known = Compiled(entry.vmfb, _flags_of(entry), {}, dict(entry.meta["seconds"]))
-            if options.cache_verify:
-                known = _verified(key, known, module, options, traits)
-        memo.put(key, known)
-    return known
+
+    def compile_program() -> Compiled:
+        compiled = memo.get(key) or _recall_or_compile(key, module, options, traits)
+        memo.put(key, compiled)
+        return compiled
+
+    if options.compiler == "in-process" or memo.get(key) is not None:
+        return finished(compile_program)
+    with _started_lock:
+        future = _started.get(key.digest)
+        if future is None:
+            future = _started[key.digest] = start(compile_program)
+            future.add_done_callback(lambda _: _started.pop(key.digest, None))
+    return future
+
+
+def _recall_or_compile(key: CacheKey, module: ImportedModule, options: Options, traits: Traits) -> Compiled:
+    entry = _recall(key, module, options)
+    if entry is None:
+        return _keep(key, module, options, lambda: compile_to_vmfb(module.bytecode, options, traits))
+    known = Compiled(entry.vmfb, _flags_of(entry), {}, dict(entry.meta["seconds"]))
+    return _verified(key, known, module, options, traits) if options.cache_verify else known
 
 
 def check_cached(module: ImportedModule, options: Options, traits: Traits, *, compile_too: bool) -> None:
@@ -127,3 +147,13 @@ def _directory(options: Options) -> CacheDirectory:
 def _flags_of(entry: Entry) -> FlagSet:
     flags = entry.meta["flags"]
     return FlagSet(flags["name"], tuple(flags["session"]), tuple(flags["process_only"]))
+
+
+def _forget_in_child() -> None:
+    # What was started is nobody's to finish in the child of a fork.
+    global _started_lock
+    _started_lock = threading.Lock()
+    _started.clear()
+
+
+os.register_at_fork(after_in_child=_forget_in_child)

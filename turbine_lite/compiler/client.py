@@ -17,17 +17,22 @@ from turbine_lite.compiler.pipeline import Request, Response
 from turbine_lite.compiler.worker import read_message, write_message
 from turbine_lite.errors import CompilationError, CompilerCrashError, CompilerKilledError, CompilerTimeoutError
 
-__all__ = ["compile_in_worker", "shut_down"]
+__all__ = ["compile_in_worker", "most_at_once", "shut_down", "worker_pids"]
 
-# A compiler process holds 100 to 200 MB. Most programs need one set of flags, few more than two.
-_MOST_WORKERS = 3
+# A compiler process holds 100 to 200 MB, and several times that at work on a large program. Most programs need one set
+# of flags, few more than two.
+_MOST_IDLE = 3
+_BYTES_AT_WORK = 1 << 30
 
-_workers: dict[tuple[str, ...], _Worker] = {}
-_workers_lock = threading.Lock()
+_idle: list[_Worker] = []  # the one used last at the end
+_busy: set[_Worker] = set()
+_changed = threading.Condition()
 
 
 def compile_in_worker(request: Request, global_flags: tuple[str, ...], timeout: float) -> Response:
-    """Compile in the worker process that was started with ``global_flags``; safe to call from several threads.
+    """Compile in a worker process that was started with ``global_flags``; safe to call from several threads.
+
+    Where as many are at work as :func:`most_at_once` allows, it waits.
 
     Raises:
         CompilerCrashError: the worker brought itself down. The next call starts another one.
@@ -35,72 +40,109 @@ def compile_in_worker(request: Request, global_flags: tuple[str, ...], timeout: 
         CompilerTimeoutError: it took more than ``timeout`` seconds and was killed.
         CompilationError: no worker could be started.
     """
-    with _workers_lock:
-        worker = _workers.pop(global_flags, None) or _Worker(global_flags)
-        _workers[global_flags] = worker  # the last one is the one used last
-        idle = [flags for flags, other in _workers.items() if not other.lock.locked() and other is not worker]
-        surplus = [_workers.pop(flags) for flags in idle[: max(0, len(_workers) - _MOST_WORKERS)]]
+    worker = _take(global_flags)
+    try:
+        return worker.request(request, timeout)
+    finally:
+        _give_back(worker)
+
+
+def most_at_once() -> int:
+    """How many compilers may work at the same time: one for each CPU, if there is memory for them.
+
+    The CPUs are those of this process; the processes that ``torchrun`` starts share them.
+    """
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    share = os.environ.get("LOCAL_WORLD_SIZE", "")
+    sharers = int(share) if share.isdecimal() and int(share) else 1
+    return max(1, min(cpus, memory // _BYTES_AT_WORK) // sharers)
+
+
+def _take(global_flags: tuple[str, ...]) -> _Worker:
+    surplus: list[_Worker] = []
+    with _changed:
+        while len(_busy) >= most_at_once():
+            _changed.wait()
+        fitting = [worker for worker in _idle if worker.global_flags == global_flags]
+        worker = fitting[-1] if fitting else _Worker(global_flags)
+        if fitting:
+            _idle.remove(worker)
+        else:
+            while len(_idle) >= _MOST_IDLE:
+                surplus.append(_idle.pop(0))
+        _busy.add(worker)
     for other in surplus:
         other.stop()
-    return worker.request(request, timeout)
+    return worker
+
+
+def _give_back(worker: _Worker) -> None:
+    with _changed:
+        if worker in _busy:  # else all were ended meanwhile
+            _busy.remove(worker)
+            _idle.append(worker)
+            _changed.notify()
 
 
 def worker_pids() -> tuple[int, ...]:
     """Process ids of the workers that are running now."""
-    with _workers_lock:
-        return tuple(w.process.pid for w in _workers.values() if w.process is not None and w.process.poll() is None)
+    with _changed:
+        workers = [*_idle, *_busy]
+    processes = [worker.process for worker in workers]
+    return tuple(process.pid for process in processes if process is not None and process.poll() is None)
 
 
 def shut_down() -> None:
     """End all workers of this process."""
-    with _workers_lock:
-        workers = list(_workers.values())
-        _workers.clear()
+    with _changed:
+        workers = [*_idle, *_busy]
+        _idle.clear()
+        _busy.clear()
+        _changed.notify_all()
     for worker in workers:
         worker.stop()
 
 
 class _Worker:
-    """One compiler process and the lock that gives it one request at a time."""
+    """One compiler process, which gets one request at a time."""
 
     def __init__(self, global_flags: tuple[str, ...]) -> None:
         self.global_flags = global_flags
         self.process: subprocess.Popen[bytes] | None = None
-        self.lock = threading.Lock()
         self.stderr: IO[bytes] | None = None
 
     def request(self, request: Request, timeout: float) -> Response:
-        with self.lock:
-            before = self.process
-            process = self._running()
-            assert self.stderr is not None
-            printed_before = os.fstat(self.stderr.fileno()).st_size if process is before else 0
-            try:
-                return self._exchange(process, request, timeout)
-            except TimeoutError:
-                self._kill()
-                raise CompilerTimeoutError(
-                    f"the compiler took longer than {timeout:g} s and was stopped (option compile_timeout)",
-                    stage="compile",
+        before = self.process
+        process = self._running()
+        assert self.stderr is not None
+        printed_before = os.fstat(self.stderr.fileno()).st_size if process is before else 0
+        try:
+            return self._exchange(process, request, timeout)
+        except TimeoutError:
+            self._kill()
+            raise CompilerTimeoutError(
+                f"the compiler took longer than {timeout:g} s and was stopped (option compile_timeout)",
+                stage="compile",
+                diagnostics=self._printed_since(printed_before),
+            ) from None
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            self._kill()
+            if (process.returncode or 0) > 0:  # it ended by itself: IREE exits on flags that it does not know
+                raise CompilationError(
+                    f"the compiler process ended with {_how_it_ended(process)}; are the compile_flags right?",
+                    stage="flags",
                     diagnostics=self._printed_since(printed_before),
                 ) from None
-            except (EOFError, BrokenPipeError, ConnectionResetError):
-                self._kill()
-                if (process.returncode or 0) > 0:  # it ended by itself: IREE exits on flags that it does not know
-                    raise CompilationError(
-                        f"the compiler process ended with {_how_it_ended(process)}; are the compile_flags right?",
-                        stage="flags",
-                        diagnostics=self._printed_since(printed_before),
-                    ) from None
-                killed = process.returncode == -signal.SIGKILL
-                raise (CompilerKilledError if killed else CompilerCrashError)(
-                    f"the compiler process died: {_how_it_ended(process)}",
-                    stage="compile",
-                    diagnostics=self._printed_since(printed_before),
-                ) from None
-            except BaseException:  # an interrupt: the pipe is in the middle of a message
-                self._kill()
-                raise
+            killed = process.returncode == -signal.SIGKILL
+            raise (CompilerKilledError if killed else CompilerCrashError)(
+                f"the compiler process died: {_how_it_ended(process)}",
+                stage="compile",
+                diagnostics=self._printed_since(printed_before),
+            ) from None
+        except BaseException:  # an interrupt: the pipe is in the middle of a message
+            self._kill()
+            raise
 
     def stop(self) -> None:
         """End the process; waits for no compilation that may be running."""
@@ -190,16 +232,17 @@ def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
 
 def _forget_in_child() -> None:
     # The child of a fork shares the parent's pipes: it must neither use nor end the parent's workers.
-    global _workers_lock
-    _workers_lock = threading.Lock()
-    for worker in _workers.values():
+    global _changed
+    _changed = threading.Condition()
+    for worker in (*_idle, *_busy):
         if worker.process is not None:
             for stream in (worker.process.stdin, worker.process.stdout):
                 # The raw file, since closing the buffered one would send what another thread was about to write.
                 if stream is not None:
                     stream.raw.close()  # type: ignore[attr-defined]
             worker.process.returncode = 0  # Popen's finalizer must not wait for a process that is no child of ours
-    _workers.clear()
+    _idle.clear()
+    _busy.clear()
 
 
 atexit.register(shut_down)

@@ -153,13 +153,13 @@ def test_a_refusal_names_the_nodes_of_the_graph_that_was_refused(compilations, m
     module, options, traits = _module()
     for _ in range(2):
         with pytest.raises(CompilationError, match="no") as raised:
-            cached.compile_cached(module, options, traits)
+            cached.start_compiling(module, options, traits).result()
         assert raised.value.diagnostics == "fx/exp:0:0: error: no"
     assert compilations == ["refused"]
     other, _, _ = _module("other")
     assert other.fingerprint() == module.fingerprint()
     with pytest.raises(CompilationError):
-        cached.compile_cached(other, options, traits)
+        cached.start_compiling(other, options, traits).result()
     assert compilations == ["refused", "refused"]
 
 
@@ -172,9 +172,9 @@ def test_a_death_is_not_kept(compilations, monkeypatch, death):
     with monkeypatch.context() as patch:
         patch.setattr(cached, "compile_to_vmfb", die)
         with pytest.raises(death):
-            cached.compile_cached(module, options, traits)
+            cached.start_compiling(module, options, traits).result()
     assert CacheDirectory().digests() == []
-    assert cached.compile_cached(module, options, traits).vmfb
+    assert cached.start_compiling(module, options, traits).result().vmfb
 
 
 def test_what_was_made_after_a_kill_is_not_kept(compilations, monkeypatch):
@@ -189,7 +189,7 @@ def test_what_was_made_after_a_kill_is_not_kept(compilations, monkeypatch):
 
     monkeypatch.setattr(driver, "_run", run)
     module, options, traits = _module()
-    compiled = cached.compile_cached(module, options, traits)
+    compiled = cached.start_compiling(module, options, traits).result()
     assert (compiled.vmfb, compiled.by_chance) == (b"mild", True)
     assert CacheDirectory().digests() == []
 
@@ -197,9 +197,9 @@ def test_what_was_made_after_a_kill_is_not_kept(compilations, monkeypatch):
 def test_verify_replaces_what_is_another_program(compilations, caplog):
     module, options, traits = _module()
     options = dataclasses.replace(options, cache_verify=True)
-    made = cached.compile_cached(module, options, traits)
+    made = cached.start_compiling(module, options, traits).result()
     compilations.new_process()
-    assert cached.compile_cached(module, options, traits).vmfb == made.vmfb
+    assert cached.start_compiling(module, options, traits).result().vmfb == made.vmfb
     assert compilations == ["compile_to_vmfb"]
     assert not [r for r in caplog.records if r.levelno >= logging.WARNING]
     [digest] = CacheDirectory().digests()
@@ -207,6 +207,6 @@ def test_verify_replaces_what_is_another_program(compilations, caplog):
     CacheDirectory().remove(digest)
     CacheDirectory().put(digest, Entry(b"another", kept.meta))
     compilations.new_process()
-    assert cached.compile_cached(module, options, traits).vmfb == made.vmfb
+    assert cached.start_compiling(module, options, traits).result().vmfb == made.vmfb
     assert sum("cache_verify" in message for message in caplog.messages) == 1
     assert CacheDirectory().read(digest).vmfb == made.vmfb

@@ -124,7 +124,9 @@ def test_an_interrupt_leaves_no_half_read_answer(monkeypatch):
     assert response.failed_stage == "parse"  # the answer to this request, not to the one before
 
 
-def test_threads_share_a_worker():
+@pytest.mark.parametrize("most", [1, 3])
+def test_threads_share_workers(most, monkeypatch):
+    monkeypatch.setattr(client, "most_at_once", lambda: most)
     responses = []
     threads = [threading.Thread(target=lambda: responses.append(compile_program())) for _ in range(4)]
     for thread in threads:
@@ -132,7 +134,15 @@ def test_threads_share_a_worker():
     for thread in threads:
         thread.join()
     assert [bool(r.vmfb) for r in responses] == [True] * 4
-    assert len(client.worker_pids()) == 1
+    assert 1 <= len(client.worker_pids()) <= most
+
+
+def test_processes_of_torchrun_share_the_cpus(monkeypatch):
+    monkeypatch.setattr(client.os, "sched_getaffinity", lambda pid: set(range(8)))
+    monkeypatch.setattr(client.os, "sysconf", lambda name: 4096 if name == "SC_PAGE_SIZE" else 6 << 18)
+    for environment, expected in (("", 6), ("2", 3), ("100", 1), ("?", 6), ("0", 6)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", environment)
+        assert client.most_at_once() == expected
 
 
 def test_no_interpreter_is_a_clear_error(monkeypatch):
