@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from turbine_lite.blame import Blame, call_key
 from turbine_lite.compile_region import RegionBuild, compile_region
 from turbine_lite.diagnostics.dump import Dump, open_dump
+from turbine_lite.diagnostics.trace import trace_json
 from turbine_lite.diagnostics.verify import VerifiedGraph, WatchedRegion
 from turbine_lite.errors import (
     CompilationError,
@@ -109,6 +110,7 @@ class GraphBuild:
         calls = compute_calls(self._with_kernels)
         report = GraphReport(self._kind, calls, tuple(compiler.compiled), tuple(compiler.reasons))
         self._dump.record(**dataclasses.asdict(report))
+        trace_json("report", lambda: dataclasses.asdict(report))
         if not isinstance(run, _RUN_BY_SEQUENCE) and any(_is_complex(node) for node in gm.graph.nodes):
             run = _outside_of_modes(run)
         boxed = _boxed(run)

@@ -13,6 +13,7 @@ from turbine_lite.compiler.driver import Compiled, compile_to_vmfb
 from turbine_lite.compiler.flags import Traits, flag_sets
 from turbine_lite.compiler.parallel import finished, start
 from turbine_lite.diagnostics.dump import Dump
+from turbine_lite.diagnostics.trace import trace_json, trace_text
 from turbine_lite.errors import CompilationError
 from turbine_lite.graph.bounds import check_arguments
 from turbine_lite.graph.constants import fold_constants
@@ -65,7 +66,9 @@ class RegionBuild:
         if options.pack_parameters:
             signature = signature.with_parameters(choose_parameters(gm.graph, changing))
         dump.write("fx_graph.py", gm.print_readable(print_output=False) if dump.enabled else "")
+        trace_text("fx_graph", lambda: gm.print_readable(print_output=False))
         module = import_region(gm, signature.parameters)
+        trace_text("torch_mlir", module.text)
         if dump.enabled:
             dump.write("torch.mlir", module.text(elide_constants=not options.dump_weights))
             dump.write("torch.mlirbc", module.bytecode)
@@ -91,6 +94,7 @@ class RegionBuild:
             self._dump.write("diagnostics.txt", error.diagnostics)
             raise error.located(dump_dir=self._dump.directory, command=command) from error
         _record(self._dump, compiled, self._signature, self._driver)
+        trace_json("compiled", lambda: {"flags": compiled.flags.command_line(), "seconds": compiled.seconds})
         if self._driver == "auto":
             return DriverTrial(compiled.vmfb, self._signature, self._hooks)
         return SpecializedExecutable(compiled.vmfb, self._signature, self._driver, self._hooks)
