@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch.fx import GraphModule, Node
-from tqdm import tqdm
 
 from turbine_lite.compile_graph import GraphBuild, build_graph, compile_graph
 from turbine_lite.compiler.client import most_at_once
@@ -31,6 +30,7 @@ from turbine_lite.graph.eager import run_in_eager
 from turbine_lite.graph.report import GraphReport, compute_calls
 from turbine_lite.graph.support import is_own_operator, is_symbolic_scalar, reason_for
 from turbine_lite.options import Options
+from turbine_lite.progress import progress_bar
 from turbine_lite.runtime.tuned import Tuned, Version
 
 __all__ = ["compile_fastest"]
@@ -61,7 +61,12 @@ def compile_fastest(gm: GraphModule, options: Options, kind: str) -> Callable[[l
         version = _as_chosen_before(gm, ways, known, options, kind)
         if version is not None:
             return version.run
-    return Tuned(_versions(gm, ways, options, kind), options.autotune_seconds, functools.partial(keep_decision, key))
+    return Tuned(
+        _versions(gm, ways, options, kind),
+        options.autotune_seconds,
+        functools.partial(keep_decision, key),
+        show=options.progress,
+    )
 
 
 def _as_chosen_before(
@@ -89,7 +94,7 @@ def _versions(gm: GraphModule, ways: Mapping[str, Options], options: Options, ki
     versions: list[Version] = []
     begun: deque[tuple[str, GraphBuild | TurbineLiteError]] = deque()
     builds = _begin_all(gm, ways, options, kind)
-    with tqdm(total=len(ways), desc="turbine_lite: compiling", leave=False, disable=None) as progress:
+    with progress_bar("building versions", len(ways), show=options.progress) as progress:
         while True:
             begun.extend(itertools.islice(builds, max(1, most_at_once() - len(begun))))
             if not begun:

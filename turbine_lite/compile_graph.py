@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable
@@ -38,6 +39,7 @@ from turbine_lite.graph.support import Reason, reason_for, tensors_of, why_not
 from turbine_lite.graph.work import LARGE_ENOUGH_FOR_THREADS, operations_of
 from turbine_lite.mlir.importer import why_not_importable
 from turbine_lite.options import Options
+from turbine_lite.progress import show_until_done
 from turbine_lite.runtime.eager_trial import EagerTrial
 from turbine_lite.runtime.executable import Hooks
 from turbine_lite.runtime.once import WithConstants
@@ -52,6 +54,10 @@ _EXPECTED_KINDS = frozenset({"random", "slower", "disabled", "data-dependent", "
 
 # What has a method that takes the arguments in a sequence, as AOTAutograd passes them.
 _RUN_BY_SEQUENCE = (Program, EagerTrial)
+
+
+# Of the graphs of this process, for whoever watches.
+_numbers = itertools.count(1)
 
 
 def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[list[Any]], Any]:
@@ -98,7 +104,7 @@ class GraphBuild:
         self.has_kernels = self._with_kernels is not gm
         if is_inference and self.has_kernels:
             options = _beside_kernels(options, self._with_kernels)
-        self._compiler = _GraphCompiler(options, dump)
+        self._compiler = _GraphCompiler(options, dump, f"graph {next(_numbers)}, {kind}")
         self._parts = self._compiler.begin(self._with_kernels)
 
     def finish(self) -> Any:
@@ -176,9 +182,10 @@ class _BegunGraph(NamedTuple):
 class _GraphCompiler:
     """Compiles one graph, and the parts of it that remain when a region of it fails."""
 
-    def __init__(self, options: Options, dump: Dump) -> None:
+    def __init__(self, options: Options, dump: Dump, what: str) -> None:
         self.options = options
         self.dump = dump
+        self.what = what
         self.regions = 0
         self.compiled: list[RegionReport] = []
         self.reasons: list[Reason] = []
@@ -195,6 +202,8 @@ class _GraphCompiler:
     def finish(self, begun: _BegunGraph) -> Callable[..., Any]:
         """A callable with the graph's signature that runs what it can in IREE."""
         outer = begun.outer
+        builds = [region.build.compiled for region in begun.regions.values() if isinstance(region.build, RegionBuild)]
+        show_until_done(f"compiling {self.what}", builds, show=self.options.progress)
         is_one_region = bool(begun.regions) and self._is_one_region(outer)
         for name, region in begun.regions.items():
             delattr(outer, name)

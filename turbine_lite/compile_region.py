@@ -51,6 +51,9 @@ class RegionBuild:
     Raises:
         CompilationError: the region cannot be imported.
         UnsupportedError: its arguments or results are of a kind that cannot cross to IREE.
+
+    Attributes:
+        compiled: what the compiler is making.
     """
 
     def __init__(
@@ -77,7 +80,7 @@ class RegionBuild:
         self._dump = dump
         self._hooks = hooks
         self._driver = choose_driver(gm.graph, options.driver)
-        self._compiled = _start(module, options, dump, traits)
+        self.compiled = _start(module, options, dump, traits)
 
     def finish(self) -> Program:
         """Wait for the compiler and load what it has made.
@@ -87,7 +90,7 @@ class RegionBuild:
             ExecutionError: the compiled program cannot be loaded.
         """
         try:
-            compiled = self._compiled.result()
+            compiled = self.compiled.result()
         except CompilationError as error:
             command = self._dump.command(self._flags)
             self._dump.record(error=error.headline, stage=error.stage, command=command)

@@ -143,6 +143,9 @@ class Options:
         "Compile what the cache has again, and replace it with one warning where the result is another.",
         affects_code=False,
     )
+    progress: bool = _option(
+        True, "Show on a terminal what takes more than two seconds; elsewhere nothing is shown.", affects_code=False
+    )
     dump_dir: str | None = _option(
         None, "Directory to write every stage of every compiled graph to.", affects_code=False, env="TURBINE_LITE_DUMP"
     )

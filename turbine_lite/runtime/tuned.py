@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch._dynamo.utils import counters
 from torch.utils._python_dispatch import _disable_current_modes
-from tqdm import tqdm
 
 from turbine_lite.graph.report import GraphReport
+from turbine_lite.progress import progress_bar
 
 __all__ = ["Tuned", "Version"]
 
@@ -57,6 +57,7 @@ class Tuned:
         versions: the ones to choose from. An error of the first is the caller's; another that raises is left out.
         seconds: the time that the choice may take.
         on_choice: called once, with the name of the fastest and the seconds of a call of each.
+        show: whether a terminal shows how far the choice is.
     """
 
     def __init__(
@@ -64,11 +65,14 @@ class Tuned:
         versions: Sequence[Version],
         seconds: float,
         on_choice: Callable[[str, Mapping[str, float]], None] = lambda name, timings: None,
+        *,
+        show: bool = True,
     ) -> None:
         self._boxed_call = True  # what AOTAutograd looks for, among an object's own attributes
         self._versions = list(versions)
         self._seconds = seconds
         self._on_choice = on_choice
+        self._show = show
         self._lock = threading.Lock()
         self._chosen: Callable[[list[Any]], Any] | None = None
         self.report = versions[0].report
@@ -86,7 +90,7 @@ class Tuned:
     def _choose(self, args: list[Any]) -> None:
         # AOTAutograd watches first calls through a dispatch mode, which would slow down what runs in eager.
         with torch.random.fork_rng(devices=[]), _disable_current_modes():
-            self.timings = _time_in_turns(self._versions, args, self._seconds)
+            self.timings = _time_in_turns(self._versions, args, self._seconds, show=self._show)
         winner = self._versions[0]
         for version in self._versions[1:]:
             if self.timings.get(version.name, float("inf")) < _NOISE * self.timings[winner.name]:
@@ -101,19 +105,21 @@ class Tuned:
         self._on_choice(winner.name, self.timings)
 
 
-def _time_in_turns(versions: Sequence[Version], args: list[Any], limit: float) -> dict[str, float]:
+def _time_in_turns(versions: Sequence[Version], args: list[Any], limit: float, *, show: bool) -> dict[str, float]:
     """Median seconds of a call of each version, from rounds in which each has its turn."""
     deadline = time.perf_counter() + limit
     calls = {version: n for version in versions if (n := _calls_of_a_round(version, args, version is versions[0]))}
     seconds: dict[Version, list[float]] = {version: [] for version in calls}
     running = list(calls)
-    for _ in tqdm(range(_ROUNDS), desc="turbine_lite: timing", leave=False, disable=None):
-        for version in running:
-            seconds[version].append(_time(version, args, calls[version]))
-        fastest = min(min(seconds[version]) for version in running)
-        running = [version for version in running if min(seconds[version]) < _OUT_OF_THE_RUNNING * fastest]
-        if time.perf_counter() > deadline:
-            break
+    with progress_bar("timing versions", _ROUNDS, show=show) as progress:
+        for _ in range(_ROUNDS):
+            for version in running:
+                seconds[version].append(_time(version, args, calls[version]))
+            fastest = min(min(seconds[version]) for version in running)
+            running = [version for version in running if min(seconds[version]) < _OUT_OF_THE_RUNNING * fastest]
+            progress.update()
+            if time.perf_counter() > deadline:
+                break
     return {version.name: statistics.median(times) for version, times in seconds.items()}
 
 
