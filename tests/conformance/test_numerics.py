@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -112,3 +114,29 @@ def test_norms_of_half_precision_do_not_overflow(dtype):
         )
 
     assert_same(compiled(program)(x), program(x), rtol=2e-2, atol=2e-3)
+
+
+_EDGES = [0, 1, -1, 255, 257, -257, 2049, 65504, 65519, 65520, 2**24 + 1, -(2**24) - 3, 16842753, 2**31 - 1, 2**63 - 1]
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        *(torch.bool, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64),
+        *(torch.float32, torch.float64),
+    ],
+)
+def test_casts_to_half_precision(dtype, half):
+    """Natively: from whole numbers to bfloat16 by way of float32, which is where eager rounds first."""
+    is_limited = not dtype.is_floating_point and dtype is not torch.bool
+    least, most = (torch.iinfo(dtype).min, torch.iinfo(dtype).max) if is_limited else (-math.inf, math.inf)
+    x = torch.tensor([value for value in _EDGES if least <= value <= most], dtype=dtype)
+
+    def function(x, scalar):
+        return x.to(half), x.to(half) * 2 + 1, scalar.to(half)
+
+    options = {"fallback": "error", "extern": "none"}
+    got = torch.compile(function, backend="turbine_lite_cpu", options=options)(x, x[1])
+    for one, other in zip(got, function(x, x[1]), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._prims_common import is_integer_dtype
 from torch.fx import Node
 
 from turbine_lite.graph.expansions.expansion import NARROW, Expansion, always, reads_float, tensor_argument
+from turbine_lite.graph.expansions.rounding import rounded
 
 __all__ = ["EXPANSIONS"]
 
@@ -64,12 +64,15 @@ def _keeps_integers(node: Node) -> bool:
 
 
 def _to_half(x: Tensor, dtype: torch.dtype) -> Tensor:
-    # As eager does; the compiler's linker lacks the conversion itself.
-    return x.to(torch.float32).to(dtype)
+    # By way of float32, as eager does. The compiler makes one conversion of two, which for bfloat16 its linker lacks:
+    # unless the digits that go are cut off between them.
+    wide = x.to(torch.float32)
+    return (rounded(wide, dtype) if dtype is torch.bfloat16 else wide).to(dtype)
 
 
-def _is_integer_to_half(node: Node) -> bool:
-    return is_integer_dtype(tensor_argument(node).dtype) and node.meta["val"].dtype in NARROW
+def _is_whole_to_half(node: Node) -> bool:
+    source = tensor_argument(node).dtype
+    return not source.is_floating_point and not source.is_complex and node.meta["val"].dtype in NARROW
 
 
 def _remainder_of_trunc(x: Tensor, divisor: Any) -> Tensor:
@@ -78,7 +81,7 @@ def _remainder_of_trunc(x: Tensor, divisor: Any) -> Tensor:
 
 
 EXPANSIONS = {
-    torch.ops.prims.convert_element_type.default: Expansion(_to_half, _is_integer_to_half),
+    torch.ops.prims.convert_element_type.default: Expansion(_to_half, _is_whole_to_half),
     aten.fmod.Scalar: Expansion(_remainder_of_trunc, _keeps_integers),
     aten.bitwise_or.Scalar: Expansion(_with_tensor(aten.bitwise_or.Tensor), always),
     aten.bitwise_xor.Scalar: Expansion(_with_tensor(aten.bitwise_xor.Tensor), always),

@@ -1,4 +1,4 @@
-"""Casts between float32 and half precision, which round.
+"""Casts to and from half precision, which round.
 
 IREE computes half precision in float32 and leaves out casts that it takes for each other's inverse: what was to be
 rounded keeps its digits. Here the digits are cut off as integers, which no cast undoes. Results of operators in half
@@ -16,7 +16,7 @@ from torch.fx import Node
 from turbine_lite.graph.expansions.expansion import NARROW, Expansion, bits_of, from_bits, tensor_argument
 from turbine_lite.graph.work import CONTRACTIONS
 
-__all__ = ["EXPANSIONS"]
+__all__ = ["EXPANSIONS", "rounded"]
 
 # The bits of float32 that each has no room for.
 _LOST = {torch.bfloat16: 16, torch.float16: 13}
@@ -24,7 +24,7 @@ _LARGEST = torch.finfo(torch.float16).max
 _SMALLEST_NORMAL = torch.finfo(torch.float16).tiny
 
 
-def _rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
+def rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
     """The nearest float32 that ``dtype`` has; of two the even one."""
     lost = _LOST[dtype]
     bits = bits_of(x)
@@ -40,8 +40,8 @@ def _rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _cast(x: Tensor, dtype: torch.dtype) -> Tensor:
     if dtype in NARROW:
-        return _rounded(x, dtype).to(dtype)
-    return _rounded(x.to(dtype), x.dtype)
+        return rounded(x.to(torch.float32), dtype).to(dtype)
+    return rounded(x.to(dtype), x.dtype)
 
 
 def _may_be_left_out(node: Node) -> bool:
@@ -50,7 +50,7 @@ def _may_be_left_out(node: Node) -> bool:
         return node.args[0].op == "call_function"  # type: ignore[union-attr]  # what is given was stored
     # Contractions round their arguments themselves.
     is_computed_with = any(user.op != "output" and user.target not in CONTRACTIONS for user in node.users)
-    return source is torch.float32 and dtype in NARROW and is_computed_with
+    return source in (torch.float32, torch.float64) and dtype in NARROW and is_computed_with
 
 
 EXPANSIONS = {torch.ops.prims.convert_element_type.default: Expansion(_cast, _may_be_left_out)}
