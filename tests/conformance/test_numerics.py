@@ -140,3 +140,14 @@ def test_casts_to_half_precision(dtype, half):
     got = torch.compile(function, backend="turbine_lite_cpu", options=options)(x, x[1])
     for one, other in zip(got, function(x, x[1]), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_means_over_volumes_of_half_precision_are_native(half):
+    x = torch.randint(0, 8, (1, 2, 4, 8, 6)).to(half)  # the sums are exact, also in eager, which adds in half precision
+
+    def function(x):
+        return torch.nn.functional.adaptive_avg_pool3d(x, (2, 4, 3))
+
+    options = {"fallback": "error", "extern": "none"}
+    assert_same(torch.compile(function, backend="turbine_lite_cpu", options=options)(x), function(x))

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.fx import Node
 from torch.nn import functional as F
 
-from turbine_lite.graph.expansions.expansion import NARROW, Condition, Expansion, tensor_argument
+from turbine_lite.graph.expansions.expansion import NARROW, Condition, Expansion, in_float32, tensor_argument
 
 __all__ = ["EXPANSIONS"]
 
@@ -218,10 +218,16 @@ def _has_few_cells(node: Node) -> bool:
     return static and math.prod(cells) <= _MOST_TAPS
 
 
+def _is_narrow(node: Node) -> bool:
+    return tensor_argument(node).dtype in NARROW
+
+
 EXPANSIONS = {
     aten.max_pool2d_with_indices.default: Expansion(_max_pool(2), _max_pool_needs_taps),
     aten.max_pool3d_with_indices.default: Expansion(_max_pool(3), _is_small(3)),
     aten.avg_pool2d.default: Expansion(_avg_pool(2), _avg_pool_needs_taps),
     aten.avg_pool3d.default: Expansion(_avg_pool(3), _is_small(3)),
     aten.adaptive_max_pool2d.default: Expansion(_adaptive_max_pool2d, _has_few_cells),
+    # torch-mlir's masks of bfloat16 do not link. Eager adds in half precision here, and is less exact.
+    aten._adaptive_avg_pool3d.default: Expansion(in_float32(aten._adaptive_avg_pool3d.default), _is_narrow),
 }
