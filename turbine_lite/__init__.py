@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from turbine_lite.backend import turbine_lite_cpu
+    from turbine_lite.background import wait_for_compilation
     from turbine_lite.errors import (
         CompilationError,
         CompilerCrashError,
@@ -37,11 +38,13 @@ __all__ = [
     "UnsupportedError",
     "VerificationError",
     "turbine_lite_cpu",
+    "wait_for_compilation",
 ]
 
 _HOME = {name: "turbine_lite.errors" for name in __all__ if name.endswith("Error")} | {
     "Options": "turbine_lite.options",
     "turbine_lite_cpu": "turbine_lite.backend",
+    "wait_for_compilation": "turbine_lite.background",
 }
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import functools
 import itertools
 import logging
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from torch._dynamo.utils import counters
@@ -15,6 +17,7 @@ from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch.fx import GraphModule, Node
 from torch.utils._python_dispatch import _disable_current_modes
 
+from turbine_lite.background import Background
 from turbine_lite.blame import Blame, call_key
 from turbine_lite.compile_region import RegionBuild, compile_region
 from turbine_lite.diagnostics.dump import Dump, open_dump
@@ -75,7 +78,11 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
     Raises:
         CompilationError, UnsupportedError: only with ``options.fallback == "error"``.
     """
-    run: Any = build_graph(gm, options, kind, open_dump(options.dump_dir, kind))
+    build = GraphBuild(gm, options, kind, open_dump(options.dump_dir, kind))
+    if options.compile == "background":
+        in_eager = make_boxed_func(functools.partial(run_in_eager, gm))
+        return Background(in_eager, build, GraphReport(kind, compute_calls(gm), (), ()))
+    run: Any = build.finish()
     run.report.add_to(counters["turbine_lite"])
     function: Callable[[list[Any]], Any] = run
     return function
@@ -106,6 +113,10 @@ class GraphBuild:
             options = _beside_kernels(options, self._with_kernels)
         self._compiler = _GraphCompiler(options, dump, f"graph {next(_numbers)}, {kind}")
         self._parts = self._compiler.begin(self._with_kernels)
+
+    def wait(self) -> None:
+        """Return when the compiler is done with all regions."""
+        concurrent.futures.wait(self._parts.builds())
 
     def finish(self) -> Any:
         """Wait for the compiler; returns what :func:`compile_graph` does."""
@@ -178,6 +189,10 @@ class _BegunGraph(NamedTuple):
     outer: GraphModule
     regions: dict[str, _Begun]
 
+    def builds(self) -> list[Future[Any]]:
+        """What the compiler is making."""
+        return [region.build.compiled for region in self.regions.values() if isinstance(region.build, RegionBuild)]
+
 
 class _GraphCompiler:
     """Compiles one graph, and the parts of it that remain when a region of it fails."""
@@ -202,8 +217,7 @@ class _GraphCompiler:
     def finish(self, begun: _BegunGraph) -> Callable[..., Any]:
         """A callable with the graph's signature that runs what it can in IREE."""
         outer = begun.outer
-        builds = [region.build.compiled for region in begun.regions.values() if isinstance(region.build, RegionBuild)]
-        show_until_done(f"compiling {self.what}", builds, show=self.options.progress)
+        show_until_done(f"compiling {self.what}", begun.builds(), show=self.options.progress)
         is_one_region = bool(begun.regions) and self._is_one_region(outer)
         for name, region in begun.regions.items():
             delattr(outer, name)

@@ -70,6 +70,13 @@ class Options:
         affects_code=False,
         choices=("worker", "in-process"),
     )
+    compile: str = _option(
+        "blocking",
+        "Wait for the compiler at the first call, or run in eager until the compiler is done (background); "
+        "turbine_lite.wait_for_compilation() waits for all. Not with autotune.",
+        affects_code=False,
+        choices=("blocking", "background"),
+    )
     compile_timeout: float = _option(
         600.0,
         "Seconds after which a compilation is killed and the graph falls back; fast flags give way sooner.",
@@ -187,7 +194,13 @@ class Options:
             if name not in fields:
                 raise OptionError(_unknown("option", name, fields))
             values[name] = _checked(fields[name], value, f"option {name!r}")
-        return cls(**values)
+        resolved = cls(**values)
+        if resolved.autotune and resolved.compile == "background":
+            raise OptionError(
+                "option 'compile' cannot be 'background' with autotune, which times versions on the first call's "
+                "arguments: choose one of the two"
+            )
+        return resolved
 
     @classmethod
     def table(cls) -> list[tuple[str, str, str, str]]:

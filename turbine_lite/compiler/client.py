@@ -27,6 +27,7 @@ _BYTES_AT_WORK = 1 << 30
 _idle: list[_Worker] = []  # the one used last at the end
 _busy: set[_Worker] = set()
 _changed = threading.Condition()
+_is_closed = False
 
 
 def compile_in_worker(request: Request, global_flags: tuple[str, ...], timeout: float) -> Response:
@@ -64,6 +65,8 @@ def _take(global_flags: tuple[str, ...]) -> _Worker:
     with _changed:
         while len(_busy) >= most_at_once():
             _changed.wait()
+        if _is_closed:
+            raise CompilerKilledError("the interpreter is exiting", stage="compile")
         fitting = [worker for worker in _idle if worker.global_flags == global_flags]
         worker = fitting[-1] if fitting else _Worker(global_flags)
         if fitting:
@@ -93,9 +96,11 @@ def worker_pids() -> tuple[int, ...]:
     return tuple(process.pid for process in processes if process is not None and process.poll() is None)
 
 
-def shut_down() -> None:
-    """End all workers of this process."""
+def shut_down(*, for_good: bool = False) -> None:
+    """End all workers of this process; ``for_good``: no other will be started."""
+    global _is_closed
     with _changed:
+        _is_closed = _is_closed or for_good
         workers = [*_idle, *_busy]
         _idle.clear()
         _busy.clear()
@@ -245,5 +250,5 @@ def _forget_in_child() -> None:
     _busy.clear()
 
 
-atexit.register(shut_down)
+atexit.register(shut_down, for_good=True)
 os.register_at_fork(after_in_child=_forget_in_child)
