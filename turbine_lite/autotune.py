@@ -20,7 +20,7 @@ import torch
 from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch.fx import GraphModule, Node
 
-from turbine_lite.compile_graph import GraphBuild, build_graph, compile_graph
+from turbine_lite.compile_graph import GraphBuild, compile_graph
 from turbine_lite.compiler.client import most_at_once
 from turbine_lite.compiler.profiles import PROFILES
 from turbine_lite.decisions import decision_key, keep_decision, recall_decision
@@ -77,7 +77,7 @@ def _as_chosen_before(
         version = _eager(gm, kind)
     else:
         try:
-            run = build_graph(gm, ways[name], kind, open_dump(options.dump_dir, kind))
+            run = GraphBuild(gm, ways[name], kind, open_dump(options.dump_dir, kind)).finish()
         except TurbineLiteError:
             return None
         version = Version(name, run, run.report)

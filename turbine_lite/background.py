@@ -67,7 +67,7 @@ class Background:
             run.report.add_to(counters["turbine_lite"])
             self.report, self._run = run.report, run
             log.info("compiled in the background: %d operators in IREE", run.report.native_calls)
-        except Exception as error:
+        except Exception as error:  # whatever it is, nobody looks at this thread: the next call raises it
             self._run = functools.partial(_raise, error)
         finally:
             _running.discard(threading.current_thread())

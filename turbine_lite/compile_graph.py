@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from turbine_lite.background import Background
 from turbine_lite.blame import Blame, call_key
-from turbine_lite.compile_region import RegionBuild, compile_region
+from turbine_lite.compile_region import RegionBuild
 from turbine_lite.diagnostics.dump import Dump, open_dump
 from turbine_lite.diagnostics.trace import trace_json
 from turbine_lite.diagnostics.verify import VerifiedGraph, WatchedRegion
@@ -48,7 +48,7 @@ from turbine_lite.runtime.executable import Hooks
 from turbine_lite.runtime.once import WithConstants
 from turbine_lite.runtime.trial import Program
 
-__all__ = ["GraphBuild", "build_graph", "compile_graph"]
+__all__ = ["GraphBuild", "compile_graph"]
 
 log = logging.getLogger("turbine_lite")
 
@@ -86,11 +86,6 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
     run.report.add_to(counters["turbine_lite"])
     function: Callable[[list[Any]], Any] = run
     return function
-
-
-def build_graph(gm: GraphModule, options: Options, kind: str, dump: Dump) -> Any:
-    """What :func:`compile_graph` does, but for counting it among what runs."""
-    return GraphBuild(gm, options, kind, dump).finish()
 
 
 class GraphBuild:
@@ -191,7 +186,7 @@ class _BegunGraph(NamedTuple):
 
     def builds(self) -> list[Future[Any]]:
         """What the compiler is making."""
-        return [region.build.compiled for region in self.regions.values() if isinstance(region.build, RegionBuild)]
+        return [region.build.compiled for region in self.regions.values() if not isinstance(region.build, Exception)]
 
 
 class _GraphCompiler:
@@ -347,7 +342,7 @@ def _compile_again(region: GraphModule, options: Options, changing: frozenset[in
     log.info("parameters change from call to call; compiling again with %d of them as arguments", len(changing))
     try:
         hooks = _hooks(region, options, changing)
-        return compile_region(region, options, open_dump(None, "inference"), hooks=hooks, changing=changing)
+        return RegionBuild(region, options, open_dump(None, "inference"), hooks=hooks, changing=changing).finish()
     except TurbineLiteError as error:
         _warn_once(Reason("runtime", str(error)))
         return functools.partial(run_in_eager, region)

@@ -35,7 +35,7 @@ from turbine_lite.options import Options
 from turbine_lite.runtime.executable import Hooks, SpecializedExecutable
 from turbine_lite.runtime.trial import DriverTrial, Program
 
-__all__ = ["RegionBuild", "compile_region", "prepare"]
+__all__ = ["RegionBuild", "prepare"]
 
 
 class RegionBuild:
@@ -101,18 +101,6 @@ class RegionBuild:
         if self._driver == "auto":
             return DriverTrial(compiled.vmfb, self._signature, self._hooks)
         return SpecializedExecutable(compiled.vmfb, self._signature, self._driver, self._hooks)
-
-
-def compile_region(
-    region: GraphModule,
-    options: Options,
-    dump: Dump,
-    *,
-    hooks: Hooks | None = None,
-    changing: frozenset[int] = frozenset(),
-) -> Program:
-    """Build a region and wait for it; for arguments and errors see :class:`RegionBuild`."""
-    return RegionBuild(region, options, dump, hooks=hooks, changing=changing).finish()
 
 
 class Prepared(NamedTuple):

@@ -18,6 +18,7 @@ _PACKAGES = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime")
 _CPU_LINES = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features", "CPU ")
 
 
+@functools.cache
 def installed_versions() -> dict[str, str]:
     """By the packages' names."""
     return {"turbine-lite": turbine_lite.__version__} | {name: importlib.metadata.version(name) for name in _PACKAGES}

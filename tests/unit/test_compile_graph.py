@@ -11,7 +11,7 @@ from torch._dynamo.utils import counters
 
 from tests.helpers import assert_same
 from turbine_lite import compile_graph
-from turbine_lite.compiler import cached, parallel
+from turbine_lite.compiler import cached, client
 from turbine_lite.errors import CompilationError
 
 
@@ -50,7 +50,7 @@ def test_regions_compile_at_the_same_time(monkeypatch):
         return real(*args)
 
     monkeypatch.setattr(cached, "compile_to_vmfb", compile_with_another)
-    monkeypatch.setattr(parallel, "_turns", threading.BoundedSemaphore(2))
+    monkeypatch.setattr(client, "most_at_once", lambda: 2)
 
     def function(x):
         return torch.special.airy_ai((x * 2.5).sin() + 1).cos() * 3.5 + x

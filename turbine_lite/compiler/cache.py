@@ -43,6 +43,9 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 _PROGRAM = "module.vmfb"
 _META = "meta.json"
 
+# An entry may be removed and written anew while it is read. One that is damaged stays so.
+_READS = 3
+
 # Names of what is being written, or removed, start with it.
 _HIDDEN = ".new-"
 # What is older than this was left by a process that was killed.
@@ -84,7 +87,7 @@ class CacheDirectory:
         try:
             if not os.path.lexists(path) or not self._is_ours():
                 return None
-            entry = self.read(digest)
+            entry = self._read_whole(digest)
         except (OSError, DamagedEntryError) as error:
             if os.path.lexists(path):  # else it was removed meanwhile
                 log.warning("cache: %s cannot be used, compiling again: %s", path, error)
@@ -105,6 +108,13 @@ class CacheDirectory:
         entry = Entry((path / _PROGRAM).read_bytes(), _parse_meta((path / _META).read_bytes()))
         self.check(digest, entry)
         return entry
+
+    def _read_whole(self, digest: str) -> Entry:
+        """What :meth:`read` returns or raises, unless the entry was replaced by another process meanwhile."""
+        for _ in range(_READS - 1):
+            with contextlib.suppress(OSError, DamagedEntryError):
+                return self.read(digest)
+        return self.read(digest)
 
     @staticmethod
     def check(digest: str, entry: Entry) -> None:

@@ -30,7 +30,7 @@ log = logging.getLogger("turbine_lite")
 
 _PIPELINE = "torch-to-iree, iree"
 
-
+# What is being compiled now, by the digest of its key.
 _started: dict[str, Future[Compiled]] = {}
 _started_lock = threading.Lock()
 
@@ -44,8 +44,10 @@ def start_compiling(module: ImportedModule, options: Options, traits: Traits) ->
     key = _key(module, options, traits, _PIPELINE)
 
     def compile_program() -> Compiled:
-        compiled = memo.get(key) or _recall_or_compile(key, module, options, traits)
-        memo.put(key, compiled)
+        compiled = memo.get(key)
+        if compiled is None:
+            compiled = _recall_or_compile(key, module, options, traits)
+            memo.put(key, compiled)
         return compiled
 
     if options.compiler == "in-process" or memo.get(key) is not None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.fx import GraphModule, Interpreter, Node
 
-from turbine_lite.compile_region import compile_region
+from turbine_lite.compile_region import RegionBuild
 from turbine_lite.diagnostics.compare import Difference, difference
 from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.diagnostics.snapshot import copy_arguments
@@ -87,7 +87,7 @@ class _Search:
     def _differs(self, nodes: Sequence[Node]) -> Difference | None:
         part = extract_part(self.region, nodes)
         try:
-            executable = compile_region(part.gm, self.options, Dump(None))
+            executable = RegionBuild(part.gm, self.options, Dump(None)).finish()
             results = executable(*copy_arguments([self.values[node] for node in part.sources]))
         except Exception:  # what does not compile or run alone cannot be told to be wrong
             log.debug("a part of %d operators does not run alone", len(nodes), exc_info=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from turbine_lite.compile_region import compile_region
+from turbine_lite.compile_region import RegionBuild
 from turbine_lite.diagnostics.bisect import Culprit
 from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.diagnostics.snapshot import copy_arguments
@@ -29,7 +29,7 @@ def write_reproducer(culprit: Culprit, options: Options, dump: Dump, headline: s
     """
     if dump.path is None:
         return None
-    executable = compile_region(culprit.part.gm, dataclasses.replace(options, dump_dir=str(dump.path)), dump)
+    executable = RegionBuild(culprit.part.gm, dataclasses.replace(options, dump_dir=str(dump.path)), dump).finish()
     path = dump.path / "reproduce.py"
     try:
         tensors = copy_arguments(culprit.inputs), copy_arguments(culprit.expected)
