@@ -15,6 +15,7 @@ import turbine_lite
 from tests.helpers import assert_same, assert_same_gradients
 from turbine_lite.compiler import cached
 from turbine_lite.errors import CompilationError, OptionError
+from turbine_lite.runtime.executable import SpecializedExecutable
 
 
 @pytest.fixture
@@ -41,10 +42,14 @@ def _compiled(function=_function, **options):
     return torch.compile(function, backend="turbine_lite_cpu", options={"compile": "background", **options})
 
 
-def test_calls_run_in_eager_and_then_in_iree(compiler):
+def test_calls_run_in_eager_and_then_in_iree(compiler, monkeypatch):
+    in_iree = []
+    real = SpecializedExecutable.run
+    monkeypatch.setattr(SpecializedExecutable, "run", lambda self, args: in_iree.append(1) or real(self, args))
     run, x = _compiled(), torch.randn(3, 7)
     for _ in range(2):
         assert torch.equal(run(x), _function(x))  # to the bit
+    assert not in_iree
     assert not turbine_lite.wait_for_compilation(0.05)
     assert counters["turbine_lite"]["executables"] == 0
     compiler.set()
@@ -52,6 +57,7 @@ def test_calls_run_in_eager_and_then_in_iree(compiler):
     assert counters["turbine_lite"]["executables"] == 1
     for _ in range(2):
         assert_same(run(x), _function(x))
+    assert len(in_iree) >= 2
     assert counters["turbine_lite"]["graphs"] == 1
 
 
