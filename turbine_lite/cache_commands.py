@@ -14,6 +14,7 @@ from typing import Any
 
 from turbine_lite.compiler.cache import CacheDirectory, DamagedEntryError, Entry
 from turbine_lite.compiler.cache_key import CacheKey
+from turbine_lite.compiler.cache_miss import nearest_entry
 from turbine_lite.options import Options
 
 __all__ = ["add_cache_commands"]
@@ -109,15 +110,14 @@ def _explain_miss(directory: CacheDirectory, args: argparse.Namespace) -> int:
         raise SystemExit(f"turbine-lite: no entry {args.digest or ''!r} in {directory.root}")
     digest = max(chosen, key=lambda digest: entries[digest].meta["created"])
     key = CacheKey(entries[digest].meta["key"])
-    others = {other: CacheKey(entry.meta["key"]) for other, entry in entries.items() if other != digest}
-    if not others:
+    nearest = nearest_entry(key, directory)
+    if nearest is None:
         print(f"{digest[:_SHOWN_DIGITS]} is the only entry")
         return 0
-    nearest = min(others, key=lambda other: len(key.differs_in(others[other])))
-    print(f"{digest[:_SHOWN_DIGITS]} is most like {nearest[:_SHOWN_DIGITS]}, and differs in:")
-    for name in key.differs_in(others[nearest]):
+    print(f"{digest[:_SHOWN_DIGITS]} is most like {nearest.digest[:_SHOWN_DIGITS]}, and differs in:")
+    for name in nearest.differs_in:
         print(f"  {name}")
-        for line in _difference(others[nearest].values.get(name), key.values.get(name)):
+        for line in _difference(nearest.key.values.get(name), key.values.get(name)):
             print(f"    {line}")
     return 0
 

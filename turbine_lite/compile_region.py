@@ -35,7 +35,7 @@ from turbine_lite.options import Options
 from turbine_lite.runtime.executable import Hooks, SpecializedExecutable
 from turbine_lite.runtime.trial import DriverTrial, Program
 
-__all__ = ["RegionBuild", "prepare"]
+__all__ = ["ImportedRegion", "RegionBuild", "import_for_iree", "prepare"]
 
 
 class RegionBuild:
@@ -65,22 +65,13 @@ class RegionBuild:
         hooks: Hooks | None = None,
         changing: frozenset[int] = frozenset(),
     ) -> None:
-        gm, signature, traits = prepare(region)
-        if options.pack_parameters:
-            signature = signature.with_parameters(choose_parameters(gm.graph, changing))
-        dump.write("fx_graph.py", gm.print_readable(print_output=False) if dump.enabled else "")
-        trace_text("fx_graph", lambda: gm.print_readable(print_output=False))
-        module = import_region(gm, signature.parameters)
-        trace_text("torch_mlir", module.text)
-        if dump.enabled:
-            dump.write("torch.mlir", module.text(elide_constants=not options.dump_weights))
-            dump.write("torch.mlirbc", module.bytecode)
-        self._signature = signature
-        self._flags = flag_sets(options, traits)[0]
+        imported = import_for_iree(region, options, dump, changing)
+        self._signature = imported.signature
+        self._flags = flag_sets(options, imported.traits)[0]
         self._dump = dump
         self._hooks = hooks
-        self._driver = choose_driver(gm.graph, options.driver)
-        self.compiled = _start(module, options, dump, traits)
+        self._driver = imported.driver
+        self.compiled = _start(imported.module, options, dump, imported.traits)
 
     def finish(self) -> Program:
         """Wait for the compiler and load what it has made.
@@ -101,6 +92,38 @@ class RegionBuild:
         if self._driver == "auto":
             return DriverTrial(compiled.vmfb, self._signature, self._hooks)
         return SpecializedExecutable(compiled.vmfb, self._signature, self._driver, self._hooks)
+
+
+class ImportedRegion(NamedTuple):
+    """A region in MLIR's torch dialect: its graph as it was imported, how to call it, flags' traits and the driver."""
+
+    gm: GraphModule
+    module: ImportedModule
+    signature: Signature
+    traits: Traits
+    driver: str
+
+
+def import_for_iree(
+    region: GraphModule, options: Options, dump: Dump, changing: frozenset[int] = frozenset()
+) -> ImportedRegion:
+    """Rewrite a copy of a region for IREE and import it.
+
+    Raises:
+        CompilationError: the region cannot be imported.
+        UnsupportedError: its arguments or results are of a kind that cannot cross to IREE.
+    """
+    gm, signature, traits = prepare(region)
+    if options.pack_parameters:
+        signature = signature.with_parameters(choose_parameters(gm.graph, changing))
+    dump.write("fx_graph.py", gm.print_readable(print_output=False) if dump.enabled else "")
+    trace_text("fx_graph", lambda: gm.print_readable(print_output=False))
+    module = import_region(gm, signature.parameters)
+    trace_text("torch_mlir", module.text)
+    if dump.enabled:
+        dump.write("torch.mlir", module.text(elide_constants=not options.dump_weights))
+        dump.write("torch.mlirbc", module.bytecode)
+    return ImportedRegion(gm, module, signature, traits, choose_driver(gm.graph, options.driver))
 
 
 class Prepared(NamedTuple):

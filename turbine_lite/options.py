@@ -215,6 +215,8 @@ MODES: dict[str, dict[str, Any]] = {
     "default": {},
     # Waking worker threads costs more than a small graph takes to run.
     "reduce-overhead": {"driver": "local-sync"},
+    # For models that are being written: no code that packs parameters, no second driver to try.
+    "fast-compile": {"pack_parameters": False, "driver": "local-sync"},
     # Takes several times as long to compile. torch.compile has the longer name, too; graphs of CUDA mean nothing here.
     "max-autotune": {"autotune": True},
     "max-autotune-no-cudagraphs": {"autotune": True},

@@ -17,6 +17,7 @@ from typing import Any
 from turbine_lite.compiler import memo
 from turbine_lite.compiler.cache import CacheDirectory, Entry
 from turbine_lite.compiler.cache_key import CacheKey, cache_key
+from turbine_lite.compiler.cache_miss import nearest_entry
 from turbine_lite.compiler.driver import Compiled, check_compiling, check_lowering, compile_to_vmfb
 from turbine_lite.compiler.flags import FlagSet, Traits, flag_sets
 from turbine_lite.compiler.parallel import finished, start
@@ -101,7 +102,7 @@ def _recall(key: CacheKey, module: ImportedModule, options: Options) -> Entry | 
     if not options.cache:
         return None
     entry = _directory(options).get(key.digest)
-    log.debug("cache: %s %s (%s)", "miss" if entry is None else "hit", key.digest[:16], key)
+    _log_lookup(key, options, entry)
     failure = None if entry is None else entry.meta.get("failure")
     if failure is None:
         return entry
@@ -110,6 +111,15 @@ def _recall(key: CacheKey, module: ImportedModule, options: Options) -> Entry | 
         raise CompilationError(failure["headline"], stage=failure["stage"], diagnostics=failure["diagnostics"])
     _directory(options).remove(key.digest)
     return None
+
+
+def _log_lookup(key: CacheKey, options: Options, entry: Entry | None) -> None:
+    if not log.isEnabledFor(logging.DEBUG):  # looking at all entries takes a while
+        return
+    log.debug("cache: %s %s (%s)", "miss" if entry is None else "hit", key.digest[:16], key)
+    if entry is None:
+        nearest = nearest_entry(key, _directory(options))
+        log.debug("cache: %s", "no other entry" if nearest is None else f"the nearest entry, {nearest}")
 
 
 def _keep(key: CacheKey, module: ImportedModule, options: Options, compile_program: Callable[[], Compiled]) -> Compiled:

@@ -91,6 +91,17 @@ def test_tags_and_flags_are_kept_apart(compilations):
         assert compilations == (["compile_to_vmfb"] if len(CacheDirectory().digests()) < 3 or options else [])
 
 
+def test_the_log_says_in_what_the_nearest_entry_differs(compilations, caplog):
+    caplog.set_level(logging.DEBUG, logger="turbine_lite")
+    _run()
+    assert "cache: no other entry" in caplog.messages
+    _run(lambda x: torch.sin(x) + x.exp())
+    caplog.clear()
+    _run(cache_tag="another")  # nearer than the other program, which has the same tag
+    [message] = [message for message in caplog.messages if "nearest entry" in message]
+    assert message.endswith("differs in: tag")
+
+
 def test_a_damaged_entry_is_compiled_again(compilations, caplog):
     _run()
     [digest] = CacheDirectory().digests()
