@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from turbine_lite.backend import turbine_lite_cpu
     from turbine_lite.background import wait_for_compilation
+    from turbine_lite.diagnostics.explain import explain
     from turbine_lite.errors import (
         CompilationError,
         CompilerCrashError,
@@ -37,12 +38,14 @@ __all__ = [
     "TurbineLiteError",
     "UnsupportedError",
     "VerificationError",
+    "explain",
     "turbine_lite_cpu",
     "wait_for_compilation",
 ]
 
 _HOME = {name: "turbine_lite.errors" for name in __all__ if name.endswith("Error")} | {
     "Options": "turbine_lite.options",
+    "explain": "turbine_lite.diagnostics.explain",
     "turbine_lite_cpu": "turbine_lite.backend",
     "wait_for_compilation": "turbine_lite.background",
 }

@@ -13,7 +13,10 @@ from turbine_lite.errors import UnsupportedError
 from turbine_lite.graph.before_autograd import replace_before_autograd
 from turbine_lite.options import Options
 
-__all__ = ["turbine_lite_cpu"]
+__all__ = ["compile_captured", "turbine_lite_cpu"]
+
+# From a graph of AOTAutograd, the options and the graph's kind to what is called in its place (boxed).
+CompileOne = Callable[[GraphModule, Options, str], Callable[[list[Any]], Any]]
 
 
 def turbine_lite_cpu(
@@ -40,9 +43,30 @@ def turbine_lite_cpu(
         CompilationError: with ``fallback="error"`` only, a part of the graph cannot be compiled.
     """
     chosen = Options.resolve(options, mode)
+    return compile_captured(gm, example_inputs, chosen, _compile_one(chosen))
+
+
+def _compile_one(options: Options) -> CompileOne:
+    if options.autotune:
+        from turbine_lite.autotune import compile_fastest
+
+        return compile_fastest
+    from turbine_lite.compile_graph import compile_graph
+
+    return compile_graph
+
+
+def compile_captured(
+    gm: GraphModule, example_inputs: Sequence[Any], options: Options, compile_one: CompileOne
+) -> Callable[..., Any]:
+    """What :func:`turbine_lite_cpu` does, with another function for AOTAutograd's graphs.
+
+    Raises:
+        UnsupportedError: an argument is no strided CPU tensor.
+    """
     _check_devices(example_inputs)
     replace_before_autograd(gm)
-    return _with_autograd(chosen)(gm, example_inputs)
+    return _with_autograd(options, compile_one)(gm, example_inputs)
 
 
 def _check_devices(example_inputs: Sequence[Any]) -> None:
@@ -54,16 +78,14 @@ def _check_devices(example_inputs: Sequence[Any]) -> None:
             )
 
 
-def _with_autograd(options: Options) -> Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]:
+def _with_autograd(
+    options: Options, compile_one: CompileOne
+) -> Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]:
     from functorch.compile import min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
 
-    from turbine_lite.autotune import compile_fastest
-    from turbine_lite.compile_graph import compile_graph
     from turbine_lite.graph.decompositions import decompositions_before_partition
     from turbine_lite.graph.plain import needs_no_wrapper
-
-    compile_one = compile_fastest if options.autotune else compile_graph
 
     def compile_module(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         unwrapped: list[Callable[[list[Any]], Any]] = []

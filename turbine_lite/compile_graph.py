@@ -88,14 +88,25 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
     return function
 
 
+# From a region, options, dump and (by name) hooks to its build.
+BuildRegion = Callable[..., Any]
+
+
 class GraphBuild:
     """A graph on its way to a callable: cut into regions, which are given to the compiler.
+
+    Args:
+        gm, options, kind: as for :func:`compile_graph`.
+        dump: where to write what it is made from.
+        build_region: what takes the place of :class:`~turbine_lite.compile_region.RegionBuild`.
 
     Attributes:
         has_kernels: whether some of its operators stay with kernels of PyTorch's libraries.
     """
 
-    def __init__(self, gm: GraphModule, options: Options, kind: str, dump: Dump) -> None:
+    def __init__(
+        self, gm: GraphModule, options: Options, kind: str, dump: Dump, build_region: BuildRegion | None = None
+    ) -> None:
         self._gm, self._kind, self._dump = gm, kind, dump
         if dump.enabled:
             dump.write("fx_graph.py", gm.print_readable(print_output=False))
@@ -106,7 +117,7 @@ class GraphBuild:
         self.has_kernels = self._with_kernels is not gm
         if is_inference and self.has_kernels:
             options = _beside_kernels(options, self._with_kernels)
-        self._compiler = _GraphCompiler(options, dump, f"graph {next(_numbers)}, {kind}")
+        self._compiler = _GraphCompiler(options, dump, f"graph {next(_numbers)}, {kind}", build_region or RegionBuild)
         self._parts = self._compiler.begin(self._with_kernels)
 
     def wait(self) -> None:
@@ -192,10 +203,11 @@ class _BegunGraph(NamedTuple):
 class _GraphCompiler:
     """Compiles one graph, and the parts of it that remain when a region of it fails."""
 
-    def __init__(self, options: Options, dump: Dump, what: str) -> None:
+    def __init__(self, options: Options, dump: Dump, what: str, build_region: BuildRegion) -> None:
         self.options = options
         self.dump = dump
         self.what = what
+        self._build_region = build_region
         self.regions = 0
         self.compiled: list[RegionReport] = []
         self.reasons: list[Reason] = []
@@ -240,7 +252,7 @@ class _GraphCompiler:
         started = time.monotonic()
         build: RegionBuild | Exception
         try:
-            build = RegionBuild(region, self.options, dump, hooks=_hooks(region, self.options))
+            build = self._build_region(region, self.options, dump, hooks=_hooks(region, self.options))
         except Exception as error:  # of which kind, matters when the region's turn comes
             build = error
         return _Begun(region, build, started)

@@ -31,7 +31,8 @@ class Nearest:
 def nearest_entry(key: CacheKey, directory: CacheDirectory) -> Nearest | None:
     """The entry most like ``key``, of those under other keys; None if there is none. Reads all of the directory.
 
-    The same program under other circumstances is nearer than another program under the same.
+    Only what the compiler was asked the same for; the same program under other circumstances is nearer than another
+    program under the same.
     """
     candidates = []
     for digest in directory.digests():
@@ -41,5 +42,7 @@ def nearest_entry(key: CacheKey, directory: CacheDirectory) -> Nearest | None:
             other = CacheKey(directory.read(digest).meta["key"])
         except (OSError, DamagedEntryError):
             continue
-        candidates.append(Nearest(digest, other, key.differs_in(other)))
+        differs_in = key.differs_in(other)
+        if "pipeline" not in differs_in:
+            candidates.append(Nearest(digest, other, differs_in))
     return min(candidates, key=lambda one: ("program" in one.differs_in, len(one.differs_in)), default=None)

@@ -17,7 +17,7 @@ from typing import Any
 from turbine_lite.compiler import memo
 from turbine_lite.compiler.cache import CacheDirectory, Entry
 from turbine_lite.compiler.cache_key import CacheKey, cache_key
-from turbine_lite.compiler.cache_miss import nearest_entry
+from turbine_lite.compiler.cache_miss import Nearest, nearest_entry
 from turbine_lite.compiler.driver import Compiled, check_compiling, check_lowering, compile_to_vmfb
 from turbine_lite.compiler.flags import FlagSet, Traits, flag_sets
 from turbine_lite.compiler.parallel import finished, start
@@ -25,7 +25,7 @@ from turbine_lite.errors import CompilationError
 from turbine_lite.mlir.importer import ImportedModule
 from turbine_lite.options import Options
 
-__all__ = ["check_cached", "start_compiling"]
+__all__ = ["Lookup", "check_cached", "look_up", "start_compiling"]
 
 log = logging.getLogger("turbine_lite")
 
@@ -67,6 +67,37 @@ def _recall_or_compile(key: CacheKey, module: ImportedModule, options: Options, 
         return _keep(key, module, options, lambda: compile_to_vmfb(module.bytecode, options, traits))
     known = Compiled(entry.vmfb, _flags_of(entry), {}, dict(entry.meta["seconds"]))
     return _verified(key, known, module, options, traits) if options.cache_verify else known
+
+
+@dataclasses.dataclass(frozen=True)
+class Lookup:
+    """What is known of a program before it is compiled.
+
+    Attributes:
+        digest: its name in the cache.
+        found: "memory" (compiled by this process), "disk", "refused" (the compiler cannot do it), "nowhere" or "off".
+        nearest: where it is nowhere, the entry on disk that is most like it, if there is any.
+    """
+
+    digest: str
+    found: str
+    nearest: Nearest | None = None
+
+
+def look_up(module: ImportedModule, options: Options, traits: Traits) -> Lookup:
+    """Where the program of a module would come from."""
+    key = _key(module, options, traits, _PIPELINE)
+    if memo.get(key) is not None:
+        return Lookup(key.digest, "memory")
+    if not options.cache:
+        return Lookup(key.digest, "off")
+    try:
+        entry = _recall(key, module, options)
+    except CompilationError:
+        return Lookup(key.digest, "refused")
+    if entry is not None:
+        return Lookup(key.digest, "disk")
+    return Lookup(key.digest, "nowhere", nearest_entry(key, _directory(options)))
 
 
 def check_cached(module: ImportedModule, options: Options, traits: Traits, *, compile_too: bool) -> None:

@@ -1,0 +1,161 @@
+"""``turbine_lite.explain``: what would become of a function, without compiling it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+import torch._functorch.config
+from torch._functorch._aot_autograd.utils import make_boxed_func
+from torch.fx import GraphModule, Node
+from torch.utils._pytree import tree_leaves
+
+from turbine_lite.backend import compile_captured
+from turbine_lite.compile_graph import GraphBuild
+from turbine_lite.compile_region import import_for_iree
+from turbine_lite.compiler.cached import check_cached, look_up
+from turbine_lite.compiler.flags import flag_sets
+from turbine_lite.compiler.parallel import finished, start
+from turbine_lite.diagnostics.dump import Dump
+from turbine_lite.diagnostics.explanation import BreakExplanation, GraphExplanation, RegionExplanation, Report
+from turbine_lite.graph.eager import run_in_eager
+from turbine_lite.graph.expand import is_expanded
+from turbine_lite.graph.rewrites import is_rewritten
+from turbine_lite.graph.signature import Signature
+from turbine_lite.graph.support import op_name, tensors_of
+from turbine_lite.options import Options
+
+__all__ = ["explain"]
+
+
+def explain(
+    function: Callable[..., Any],
+    *args: Any,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    dynamic: bool | None = None,
+    **kwargs: Any,
+) -> Report:
+    """Capture a function, cut its graphs and lower the regions to IREE's input; nothing is compiled.
+
+    The function is called once, on these arguments, and runs in eager: what it does to them is done. If a result needs
+    a gradient, the backward graph is explained, too.
+
+    Args:
+        function: a function or module, not compiled.
+        args, kwargs: its arguments.
+        mode, options, dynamic: as for ``torch.compile``. With ``autotune``, what is explained is the default version.
+
+    Returns:
+        Its counts are those that ``torch._dynamo.utils.counters["turbine_lite"]`` has after a call, unless the
+        compiler fails after the lowering, which nothing but compiling can tell.
+
+    Raises:
+        OptionError: an option or mode is unknown, or has a wrong type or value.
+        UnsupportedError: an argument is no strided CPU tensor.
+        CompilationError: with ``fallback="error"`` only, a part of a graph cannot be lowered.
+    """
+    resolved = Options.resolve(options, mode)
+    chosen = dataclasses.replace(resolved, verify=False, progress=False, dump_dir=None)
+    graphs: list[GraphExplanation] = []
+    breaks: list[BreakExplanation] = []
+
+    def backend(gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+        breaks.extend(_breaks_of(gm))
+        return compile_captured(gm, example_inputs, chosen, functools.partial(_explain_graph, graphs))
+
+    compile_alone: Any = torch.compile  # whose overloads lack the argument that keeps entries of a function apart
+    explained = compile_alone(function, backend=backend, dynamic=dynamic, isolate_recompiles=True)
+    with torch._functorch.config.patch(force_non_lazy_backward_lowering=True):
+        explained(*args, **kwargs)
+    return Report(tuple(graphs), tuple(breaks), dataclasses.asdict(resolved))
+
+
+def _breaks_of(gm: GraphModule) -> Iterator[BreakExplanation]:
+    why: Any = getattr(gm, "compile_subgraph_reason", None)
+    if why is None or not why.graph_break:
+        return
+    frame: traceback.FrameSummary | None = why.user_stack[-1] if why.user_stack else None
+    source = "" if frame is None else f"{frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
+    yield BreakExplanation(str(why.reason), source)
+
+
+def _explain_graph(
+    graphs: list[GraphExplanation], gm: GraphModule, options: Options, kind: str
+) -> Callable[[list[Any]], Any]:
+    regions: list[RegionExplanation] = []
+    report = GraphBuild(gm, options, kind, Dump(None), functools.partial(_Lowering, regions)).finish().report
+    graphs.append(GraphExplanation(report, tuple(regions), gm))
+    in_eager: Any = make_boxed_func(functools.partial(run_in_eager, gm))
+    return in_eager  # type: ignore[no-any-return]
+
+
+class _Lowering:
+    """In the place of a :class:`~turbine_lite.compile_region.RegionBuild`: a region that is lowered, and explained."""
+
+    def __init__(
+        self, explained: list[RegionExplanation], region: GraphModule, options: Options, dump: Dump, **hooks: Any
+    ) -> None:
+        imported = import_for_iree(region, options, dump)
+        self.signature: Signature = imported.signature
+        self._explained = explained
+        self._region = region
+        module, traits = imported.module, imported.traits
+        lookup = look_up(module, options, traits)
+        flags = flag_sets(options, traits)[0]
+        parameters = [_placeholders(region)[index].meta["val"] for index in self.signature.parameters]
+        constants = [getattr(imported.gm, str(node.target)) for node in imported.gm.graph.find_nodes(op="get_attr")]
+        calls = [node for node in region.graph.nodes if node.op == "call_function"]
+        self._explanation = RegionExplanation(
+            operators=dict(Counter(map(op_name, calls))),
+            written_out=dict(
+                Counter(op_name(node) for node in calls if is_expanded(node) or is_rewritten(node.target))
+            ),
+            dtypes=tuple(sorted({str(tensor.dtype) for node in calls for tensor in tensors_of(node)})),
+            dynamic_dims=tuple(sorted(_dynamic_dims(region))),
+            parameters=len(parameters),
+            parameter_bytes=sum(map(_bytes, parameters)),
+            constants=len(constants),
+            constant_bytes=sum(_bytes(value) for value in constants if isinstance(value, torch.Tensor)),
+            driver=imported.driver,
+            flags=flags.name,
+            command_line=flags.command_line(),
+            digest=lookup.digest,
+            found=lookup.found,
+            nearest="" if lookup.nearest is None else str(lookup.nearest),
+        )
+        run = finished if options.compiler == "in-process" else start
+        self.compiled = run(lambda: check_cached(module, options, traits, compile_too=False))
+
+    def finish(self) -> _Lowering:
+        """Wait for the lowering.
+
+        Raises:
+            CompilationError: the region cannot be lowered.
+        """
+        self.compiled.result()
+        self._explained.append(self._explanation)
+        return self
+
+    def run(self, args: Sequence[Any]) -> Any:
+        """The region in eager."""
+        return run_in_eager(self._region, *args)
+
+
+def _placeholders(region: GraphModule) -> list[Node]:
+    return [node for node in region.graph.nodes if node.op == "placeholder"]
+
+
+def _dynamic_dims(region: GraphModule) -> set[str]:
+    values = [leaf for node in _placeholders(region) for leaf in tree_leaves(node.meta.get("val"))]
+    sizes = [size for value in values if isinstance(value, torch.Tensor) for size in value.shape]
+    return {str(size) for size in (*sizes, *values) if isinstance(size, torch.SymInt)}
+
+
+def _bytes(tensor: torch.Tensor) -> int:
+    return tensor.numel() * tensor.itemsize
