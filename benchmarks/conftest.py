@@ -7,8 +7,8 @@ import torch
 
 from benchmarks.environments import interpreter_of
 from benchmarks.peers import OURS, PEERS
-from benchmarks.report import page
-from benchmarks.results import Record, machine, markdown, save
+from benchmarks.report import write_report
+from benchmarks.results import Record, machine, markdown
 
 _RECORDS = pytest.StashKey[list[Record]]()
 
@@ -65,8 +65,4 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     directory, records = item.config.getoption("--report"), item.config.stash[_RECORDS]
     if not directory or not records:
         return
-    directory.mkdir(parents=True, exist_ok=True)
-    save(records, directory / "results.json")
-    (directory / "report.html").write_text(page(machine(), records))
-    facts = "".join(f"- {name}: {value}\n" for name, value in machine().items())
-    (directory / "RESULTS.md").write_text(f"# Results\n\n{facts}\n{markdown(records)}")
+    write_report(directory, machine(), records)

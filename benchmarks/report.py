@@ -1,7 +1,11 @@
-"""Results as one HTML page that needs nothing else: ``python -m benchmarks.report RESULTS.json PAGE.html``."""
+"""Results as one HTML page that needs nothing else, and as tables.
+
+``python -m benchmarks.report DIR RESULTS.json [RESULTS.json ...]`` makes one report, in DIR, of runs on one machine.
+"""
 
 from __future__ import annotations
 
+import argparse
 import html
 import math
 import sys
@@ -9,9 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks.peers import OURS
-from benchmarks.results import Record, geometric_means, load, peers_of, ratio, sections
+from benchmarks.results import Record, geometric_means, load, markdown, peers_of, ratio, save, sections
 
-__all__ = ["main", "page"]
+__all__ = ["main", "page", "write_report"]
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1c2024; --soft: #6b7280; --line: #d9dde3; --back: #fff;
@@ -90,9 +94,25 @@ def _bar(value: float) -> str:
     )
 
 
+def write_report(directory: Path, machine: dict[str, str], records: list[Record]) -> None:
+    """Write ``results.json``, ``report.html`` and ``RESULTS.md``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    save(machine, records, directory / "results.json")
+    (directory / "report.html").write_text(page(machine, records))
+    facts = "".join(f"- {name}: {value}\n" for name, value in machine.items())
+    (directory / "RESULTS.md").write_text(f"# Results\n\n{facts}\n{markdown(records)}")
+
+
 def main() -> int:
-    source, target = map(Path, sys.argv[1:])
-    target.write_text(page(*load(source)))
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.report", description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("results", type=Path, nargs="+")
+    args = parser.parse_args()
+    loaded = [load(path) for path in args.results]
+    machines = {tuple((name, fact) for name, fact in machine.items() if name != "date") for machine, _ in loaded}
+    if len(machines) > 1:
+        parser.error(f"these are results of different machines, which no table should mix: {sorted(machines)}")
+    write_report(args.directory, loaded[-1][0], [record for _, records in loaded for record in records])
     return 0
 
 

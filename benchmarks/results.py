@@ -83,8 +83,8 @@ def _cpu_name() -> str:
     return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def save(records: Iterable[Record], path: Path) -> None:
-    content = {"machine": machine(), "records": [dataclasses.asdict(record) for record in records]}
+def save(machine: dict[str, str], records: Iterable[Record], path: Path) -> None:
+    content = {"machine": machine, "records": [dataclasses.asdict(record) for record in records]}
     path.write_text(json.dumps(content, indent=1) + "\n")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 import torch
@@ -69,10 +71,24 @@ def test_ratios_and_their_geometric_means():
 
 
 def test_results_survive_a_file(tmp_path):
-    results.save(RECORDS, tmp_path / "results.json")
+    results.save(results.machine(), RECORDS, tmp_path / "results.json")
     machine, records = results.load(tmp_path / "results.json")
     assert records == RECORDS
     assert machine["torch"] == torch.__version__
+
+
+def test_one_report_of_two_runs(tmp_path, monkeypatch, capsys):
+    files = [str(tmp_path / f"{number}.json") for number in range(3)]
+    for file, cpu, records in zip(files, ("one", "one", "another"), (RECORDS[:1], RECORDS[1:], []), strict=True):
+        results.save({"cpu": cpu, "date": file}, records, Path(file))
+    monkeypatch.setattr(sys, "argv", ["report", str(tmp_path / "all"), *files[:2]])
+    assert report.main() == 0
+    assert results.load(tmp_path / "all" / "results.json") == ({"cpu": "one", "date": files[1]}, RECORDS)
+    assert "| a |" in (tmp_path / "all" / "RESULTS.md").read_text()
+    monkeypatch.setattr(sys, "argv", ["report", str(tmp_path / "all"), *files])
+    with pytest.raises(SystemExit):
+        report.main()
+    assert "different machines" in capsys.readouterr().err
 
 
 def test_the_table():
