@@ -30,7 +30,8 @@ def _flash_attention_for_cpu(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Shapes: query (..., l, e), key (..., s, e), value (..., s, v); results (..., l, v) and (..., l)."""
+    """Shapes: query (b, h, l, e), key (b, h / n, s, e), value (b, h / n, s, v); results (b, h, l, v) and (b, h, l)."""
+    key, value = _for_each_head(key, query), _for_each_head(value, query)
     scores = _scores(query, key, is_causal, attn_mask, scale)
     largest = scores.amax(-1, keepdim=True)
     largest = torch.where(largest == -math.inf, 0.0, largest)
@@ -55,6 +56,8 @@ def _flash_attention_for_cpu_backward(
     attn_mask: Tensor | None = None,
     scale: float | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    groups = key.shape[1]
+    key, value = _for_each_head(key, query), _for_each_head(value, query)
     factor = _scale(query, scale)
     weights = (_scores(query, key, is_causal, attn_mask, scale) - logsumexp.unsqueeze(-1)).exp()
     wide = logsumexp.dtype
@@ -63,21 +66,47 @@ def _flash_attention_for_cpu_backward(
     of_weights = of_out @ value.to(wide).transpose(-2, -1)
     of_scores = weights * (of_weights - (of_out * out.to(wide)).sum(-1, keepdim=True)) * factor
     of_query, of_key = of_scores @ key.to(wide), of_scores.transpose(-2, -1) @ query.to(wide)
+    of_key, of_value = _sum_of_heads(of_key, groups), _sum_of_heads(of_value, groups)
     return of_query.to(query.dtype), of_key.to(key.dtype), of_value.to(value.dtype)
+
+
+def _for_each_head(tensor: Tensor, query: Tensor) -> Tensor:
+    """Keys or values (b, h / n, s, e), each head of which n heads of the query share, as (b, h, s, e)."""
+    batch, groups, length, size = tensor.shape
+    heads = query.shape[1]
+    if heads == groups:
+        return tensor
+    shared = tensor.unsqueeze(2).expand(batch, groups, heads // groups, length, size)
+    return shared.reshape(batch, heads, length, size)
+
+
+def _sum_of_heads(gradient: Tensor, groups: int) -> Tensor:
+    """The gradient of what :func:`_for_each_head` was given."""
+    batch, heads, length, size = gradient.shape
+    if heads == groups:
+        return gradient
+    return gradient.reshape(batch, groups, heads // groups, length, size).sum(2)
 
 
 def _scores(query: Tensor, key: Tensor, is_causal: bool, mask: Tensor | None, scale: float | None) -> Tensor:
     wide = torch.promote_types(query.dtype, torch.float32)
     scores = (query.to(wide) @ key.to(wide).transpose(-2, -1)) * _scale(query, scale)
     if is_causal:
-        mask = torch.ones(scores.shape[-2:], dtype=torch.bool, device=query.device).tril()
+        rows, columns = (torch.arange(size, device=query.device) for size in scores.shape[-2:])
+        mask = columns <= rows.unsqueeze(-1)
     if mask is None:
         return scores
     return torch.where(mask, scores, -math.inf) if mask.dtype is torch.bool else scores + mask
 
 
-def _scale(query: Tensor, scale: float | None) -> float:
-    return 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+def _scale(query: Tensor, scale: float | None) -> float | Tensor:
+    if scale is not None:
+        return scale
+    size = query.shape[-1]
+    if isinstance(size, torch.SymInt):  # whose square root as a number would be that of the first call's
+        wide = torch.promote_types(query.dtype, torch.float32)
+        return torch.full((), size, dtype=wide, device=query.device).rsqrt()
+    return 1 / math.sqrt(size)
 
 
 def has_no_dropout(position: int) -> Condition:
