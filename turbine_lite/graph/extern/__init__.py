@@ -51,7 +51,6 @@ def use_kernels(gm: GraphModule, extern: str, *, pack: bool) -> GraphModule:
         drop_copies(changed.graph)
         for node in mark_once(changed.graph):
             node.meta.setdefault(KERNEL, reason_for(node, "once", "it is computed once, from parameters"))
-    changed.recompile()
     return changed
 
 
