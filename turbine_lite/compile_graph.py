@@ -45,6 +45,7 @@ from turbine_lite.options import Options
 from turbine_lite.progress import show_until_done
 from turbine_lite.runtime.eager_trial import EagerTrial
 from turbine_lite.runtime.executable import Hooks
+from turbine_lite.runtime.memory import keep_freed_memory
 from turbine_lite.runtime.once import WithConstants
 from turbine_lite.runtime.trial import Program
 
@@ -107,6 +108,7 @@ class GraphBuild:
     def __init__(
         self, gm: GraphModule, options: Options, kind: str, dump: Dump, build_region: BuildRegion | None = None
     ) -> None:
+        keep_freed_memory(options.retain_bytes)
         self._gm, self._kind, self._dump = gm, kind, dump
         if dump.enabled:
             dump.write("fx_graph.py", gm.print_readable(print_output=False))

@@ -46,6 +46,10 @@ def _not_negative(value: int) -> str | None:
     return None if value >= 0 else "0 or above"
 
 
+def _not_more_than_int(value: int) -> str | None:
+    return None if 0 <= value < 1 << 31 else "0 or above, and less than 2 GiB"
+
+
 def _verify_value(value: bool | str) -> str | None:
     return None if value in (True, False, "error") else "True, False or 'error'"
 
@@ -98,6 +102,13 @@ class Options:
         "In inference, load programs with the model's parameters and keep them in the layout that matmuls want; costs "
         "memory for a second copy of these. False passes parameters on each call.",
         affects_code=True,
+    )
+    retain_bytes: int = _option(
+        256 << 20,
+        "With glibc: how much freed memory at the end of the heap this process keeps for later calls, eager's too, "
+        "instead of giving it back to the system after each; 0 leaves malloc as it is.",
+        affects_code=False,
+        check=_not_more_than_int,
     )
     extern: str = _option(
         "auto",

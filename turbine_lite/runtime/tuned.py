@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from turbine_lite.graph.report import GraphReport
 from turbine_lite.progress import progress_bar
+from turbine_lite.runtime.memory import give_back_freed_memory
 
 __all__ = ["Tuned", "Version"]
 
@@ -101,6 +102,7 @@ class Tuned:
         # In place: AOTAutograd's wrappers keep this object's attributes as they were when it was made.
         self._versions.clear()
         gc.collect()  # FX graphs are cycles, and what lost holds its own packed copies of the parameters
+        give_back_freed_memory()
         winner.count()
         self._on_choice(winner.name, self.timings)
 

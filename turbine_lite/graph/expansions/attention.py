@@ -102,10 +102,11 @@ def _scores(query: Tensor, key: Tensor, is_causal: bool, mask: Tensor | None, sc
 def _scale(query: Tensor, scale: float | None) -> float | Tensor:
     if scale is not None:
         return scale
-    size = query.shape[-1]
+    size: Any = query.shape[-1]
     if isinstance(size, torch.SymInt):  # whose square root as a number would be that of the first call's
         wide = torch.promote_types(query.dtype, torch.float32)
-        return torch.full((), size, dtype=wide, device=query.device).rsqrt()
+        number: Any = torch.full  # whose stub has no symbolic value
+        return number((), size, dtype=wide, device=query.device).rsqrt()  # type: ignore[no-any-return]
     return 1 / math.sqrt(size)
 
 
