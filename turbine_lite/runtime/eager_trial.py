@@ -7,7 +7,6 @@ knows: other operators, other sizes, other machines.
 from __future__ import annotations
 
 import logging
-import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -31,7 +30,7 @@ _LOSS_BESIDE = 20e-6
 _LOSS_DYNAMIC = 1e-3
 
 # Calls of each way that count; fewer where they take longer than this together.
-_CALLS = 5
+_CALLS = 8
 _SECONDS = 0.3
 
 # A sum of so many elements is computed by all of OpenMP's threads.
@@ -91,14 +90,14 @@ class EagerTrial:
         """Choose; ``first`` is how many seconds the first call took, in which the program was loaded."""
         before = _start_openmp if self._beside else _nothing
         try:
-            eager = _typical_seconds(self._run_in_eager, args, before)
+            eager = _least_seconds(self._run_in_eager, args, before)
         except Exception:  # whatever eager cannot run, such as an operator that has no kernel for a dtype
             log.debug("a region runs in IREE alone", exc_info=True)
             eager = float("inf")
         iree = first
         if self._is_slow(iree, eager):
             rivals = program.rivals if isinstance(program, DriverTrial) else (program,)
-            iree = min(_typical_seconds(rival.run, args, before) for rival in rivals)
+            iree = min(_least_seconds(rival.run, args, before) for rival in rivals)
         if self._is_slow(iree, eager):
             log.info("left to eager: a region takes %.3f ms in IREE, %.3f ms in eager", iree * 1e3, eager * 1e3)
             self.program, self._chosen = None, self._run_in_eager
@@ -114,15 +113,18 @@ class EagerTrial:
         return results
 
 
-def _typical_seconds(run: Callable[[Sequence[Any]], Any], args: Sequence[Any], before: Callable[[], None]) -> float:
-    """The median of some calls; without the first, which loads, packs and fills caches, unless that took long."""
+def _least_seconds(run: Callable[[Sequence[Any]], Any], args: Sequence[Any], before: Callable[[], None]) -> float:
+    """The fastest of some calls; without the first, which loads, packs and fills caches, unless that took long.
+
+    Not the median: beside compilers at work, threads that wait for each other take a hundred times as long, most times.
+    """
     seconds: list[float] = []
     while len(seconds) <= _CALLS and sum(seconds) < _SECONDS:
         before()
         started = time.perf_counter()
         run(args)
         seconds.append(time.perf_counter() - started)
-    return statistics.median(seconds[1:] or seconds)
+    return min(seconds[1:] or seconds)
 
 
 def _start_openmp() -> None:

@@ -34,7 +34,7 @@ def _seconds(monkeypatch, iree, eager):
         return eager if getattr(run, "__func__", None) is EagerTrial._run_in_eager else iree
 
     choose = EagerTrial._choose
-    monkeypatch.setattr(eager_trial, "_typical_seconds", typical)
+    monkeypatch.setattr(eager_trial, "_least_seconds", typical)
     monkeypatch.setattr(EagerTrial, "_choose", lambda self, program, args, first: choose(self, program, args, 9.0))
 
 
