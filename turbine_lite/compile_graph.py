@@ -210,6 +210,8 @@ class _GraphCompiler:
         self.dump = dump
         self.what = what
         self._build_region = build_region
+        # Who explains a graph has the reasons in the report; a warning that comes once is for who runs it.
+        self._warns = build_region is RegionBuild
         self.regions = 0
         self.compiled: list[RegionReport] = []
         self.reasons: list[Reason] = []
@@ -293,12 +295,13 @@ class _GraphCompiler:
             if reason in self.reasons:
                 continue
             self.reasons.append(reason)
-            if reason.kind in _EXPECTED_KINDS:
-                log.info("runs in eager: %s", reason)
-            elif self.options.fallback == "error":
+            is_expected = reason.kind in _EXPECTED_KINDS
+            if self.options.fallback == "error" and not is_expected:
                 if error is not None:
                     raise error
                 raise CompilationError(f"cannot compile {reason}", stage="import", reasons=(reason,))
+            if is_expected or not self._warns:
+                log.info("runs in eager: %s", reason)
             else:
                 _warn_once(reason)
 

@@ -12,6 +12,7 @@ import transformers as hf
 from torch._dynamo.utils import counters
 
 import turbine_lite
+from turbine_lite.compile_graph import _warned
 from turbine_lite.compiler import cached
 from turbine_lite.errors import CompilationError
 
@@ -87,6 +88,19 @@ def test_reasons_and_advice():
         for line in report.advice
     )
     assert "test_explain.py" in str(report)
+
+
+def test_the_warning_is_for_who_runs_the_function(caplog):
+    def function(x):
+        return torch.special.airy_ai(x.sin() * 2 + 3) * 2
+
+    x = torch.rand(5)
+    _warned.clear()
+    turbine_lite.explain(function, x)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    torch.compile(function, backend="turbine_lite_cpu")(x)
+    [warning] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "aten.special_airy_ai.default" in warning.getMessage()
 
 
 def test_graph_breaks_name_the_users_line():
