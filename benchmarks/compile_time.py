@@ -88,7 +88,7 @@ def _first_call(child: str) -> float:
         most.most_at_once = lambda: int(count)
         options = {"min_block_size": 1, "extern": "none"}
         return _seconds(torch.compile(_regions, backend="turbine_lite_cpu", options=options), torch.rand(64, 64))
-    model = bert(num_hidden_layers=int(count))
+    model = bert(num_hidden_layers=int(count)).eval()
     ids = torch.randint(0, 1000, (1, 128))
     options = {"default": {}, "all in IREE": {"extern": "none"}, "background": {"compile": "background"}}
     if kind == "aot_eager":
