@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from benchmarks.cases.models import bert
+from benchmarks.peers import OURS, PEERS
 
 _DEPTHS = (4, 12)
 _REGIONS = 8
@@ -42,7 +43,7 @@ def main() -> int:
 
 def _depth(rounds: int) -> None:
     print(f"BERT-base, batch 1, 128 tokens; layers {_DEPTHS[0]} and {_DEPTHS[1]}, ratio")
-    kinds = ("aot_eager", "default", "all in IREE")
+    kinds = ("aot_eager", OURS, f"{OURS} all in IREE")
     seconds = _medians([f"{kind}:{depth}" for kind in kinds for depth in _DEPTHS], rounds)
     for kind in kinds:
         _row(kind, *(seconds[f"{kind}:{depth}"] for depth in _DEPTHS))
@@ -51,9 +52,8 @@ def _depth(rounds: int) -> None:
 
 
 def _beside_each_other(rounds: int) -> None:
-    print(f"{_REGIONS} different regions; one compiler, and {os.cpu_count()}, ratio")
-    seconds = _medians(["regions:1", f"regions:{os.cpu_count()}"], rounds)
-    _row("seconds", *reversed(seconds.values()))
+    print(f"{_REGIONS} different regions; {os.cpu_count()} compilers, and one, ratio")
+    _row("seconds", *_medians([f"regions:{os.cpu_count()}", "regions:1"], rounds).values())
 
 
 def _in_background(rounds: int) -> None:
@@ -63,7 +63,7 @@ def _in_background(rounds: int) -> None:
 
 
 def _row(name: str, before: float, after: float) -> None:
-    print(f"  {name:28}{before:8.2f} s{after:8.2f} s{after / before:8.2f}", flush=True)
+    print(f"  {name:44}{before:8.2f} s{after:8.2f} s{after / before:8.2f}", flush=True)
 
 
 def _medians(children: list[str], rounds: int) -> dict[str, float]:
@@ -84,16 +84,14 @@ def _first_call(child: str) -> float:
     if kind == "regions":
         from turbine_lite.compiler import client
 
-        most: Any = client
-        most.most_at_once = lambda: int(count)
+        client.most_at_once = lambda: int(count)
         options = {"min_block_size": 1, "extern": "none"}
         return _seconds(torch.compile(_regions, backend="turbine_lite_cpu", options=options), torch.rand(64, 64))
     model = bert(num_hidden_layers=int(count)).eval()
     ids = torch.randint(0, 1000, (1, 128))
-    options = {"default": {}, "all in IREE": {"extern": "none"}, "background": {"compile": "background"}}
-    if kind == "aot_eager":
-        return _seconds(torch.compile(model, backend="aot_eager"), ids)
-    return _seconds(torch.compile(model, backend="turbine_lite_cpu", options=options[kind]), ids)
+    if kind == "background":
+        return _seconds(torch.compile(model, backend="turbine_lite_cpu", options={"compile": "background"}), ids)
+    return _seconds(PEERS[kind].compile(model), ids)
 
 
 def _seconds(call: Callable[..., Any], argument: torch.Tensor) -> float:

@@ -14,6 +14,7 @@ from torch.fx import GraphModule
 from turbine_lite.errors import UnsupportedError
 from turbine_lite.graph.before_autograd import replace_before_autograd
 from turbine_lite.options import Options
+from turbine_lite.runtime.memory import keep_freed_memory
 
 __all__ = ["compile_captured", "turbine_lite_cpu"]
 
@@ -45,6 +46,7 @@ def turbine_lite_cpu(
         CompilationError: with ``fallback="error"`` only, a part of the graph cannot be compiled.
     """
     chosen = Options.resolve(options, mode)
+    keep_freed_memory(chosen.retain_bytes)
     return compile_captured(gm, example_inputs, chosen, _compile_one(chosen))
 
 

@@ -110,7 +110,7 @@ def _explain_miss(directory: CacheDirectory, args: argparse.Namespace) -> int:
         raise SystemExit(f"turbine-lite: no entry {args.digest or ''!r} in {directory.root}")
     digest = max(chosen, key=lambda digest: entries[digest].meta["created"])
     key = CacheKey(entries[digest].meta["key"])
-    nearest = nearest_entry(key, directory)
+    nearest = nearest_entry(key, {other: CacheKey(entry.meta["key"]) for other, entry in entries.items()})
     if nearest is None:
         print(f"{digest[:_SHOWN_DIGITS]} is the only entry")
         return 0

@@ -38,14 +38,13 @@ from turbine_lite.graph.once import split_off_once
 from turbine_lite.graph.parameters import mark_parameters
 from turbine_lite.graph.partition import partition
 from turbine_lite.graph.report import GraphReport, RegionReport, compute_calls
-from turbine_lite.graph.support import Reason, reason_for, tensors_of, why_not
+from turbine_lite.graph.support import EXPECTED_KINDS, Reason, reason_for, tensors_of, why_not
 from turbine_lite.graph.work import LARGE_ENOUGH_FOR_THREADS, operations_of
 from turbine_lite.mlir.importer import why_not_importable
 from turbine_lite.options import Options
 from turbine_lite.progress import show_until_done
 from turbine_lite.runtime.eager_trial import EagerTrial
 from turbine_lite.runtime.executable import Hooks
-from turbine_lite.runtime.memory import keep_freed_memory
 from turbine_lite.runtime.once import WithConstants
 from turbine_lite.runtime.trial import Program
 
@@ -53,12 +52,12 @@ __all__ = ["GraphBuild", "compile_graph"]
 
 log = logging.getLogger("turbine_lite")
 
-# What runs in eager by nature, or because the user asked for it: no news, and no error under fallback="error".
-_EXPECTED_KINDS = frozenset({"random", "slower", "disabled", "data-dependent", "small", "once"})
-
 # What has a method that takes the arguments in a sequence, as AOTAutograd passes them.
 _RUN_BY_SEQUENCE = (Program, EagerTrial)
 
+
+# From a region, options, dump and (by name) hooks to its build.
+BuildRegion = Callable[..., Any]
 
 # Of the graphs of this process, for whoever watches.
 _numbers = itertools.count(1)
@@ -89,10 +88,6 @@ def compile_graph(gm: GraphModule, options: Options, kind: str) -> Callable[[lis
     return function
 
 
-# From a region, options, dump and (by name) hooks to its build.
-BuildRegion = Callable[..., Any]
-
-
 class GraphBuild:
     """A graph on its way to a callable: cut into regions, which are given to the compiler.
 
@@ -108,7 +103,6 @@ class GraphBuild:
     def __init__(
         self, gm: GraphModule, options: Options, kind: str, dump: Dump, build_region: BuildRegion | None = None
     ) -> None:
-        keep_freed_memory(options.retain_bytes)
         self._gm, self._kind, self._dump = gm, kind, dump
         if dump.enabled:
             dump.write("fx_graph.py", gm.print_readable(print_output=False))
@@ -295,7 +289,7 @@ class _GraphCompiler:
             if reason in self.reasons:
                 continue
             self.reasons.append(reason)
-            is_expected = reason.kind in _EXPECTED_KINDS
+            is_expected = reason.kind in EXPECTED_KINDS
             if self.options.fallback == "error" and not is_expected:
                 if error is not None:
                     raise error

@@ -11,7 +11,7 @@ from torch.fx import GraphModule
 from turbine_lite.compiler.cached import start_compiling
 from turbine_lite.compiler.driver import Compiled, compile_to_vmfb
 from turbine_lite.compiler.flags import Traits, flag_sets
-from turbine_lite.compiler.parallel import finished, start
+from turbine_lite.compiler.parallel import start
 from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.diagnostics.trace import trace_json, trace_text
 from turbine_lite.errors import CompilationError
@@ -157,8 +157,8 @@ def _start(module: ImportedModule, options: Options, dump: Dump, traits: Traits)
     if not dump.enabled:
         return start_compiling(module, options, traits)
     # With the stages of this region, and its node names.
-    run = finished if options.compiler == "in-process" else start
-    return run(lambda: compile_to_vmfb(module.bytecode, options, traits))
+    here = options.compiler == "in-process"
+    return start(lambda: compile_to_vmfb(module.bytecode, options, traits), here=here)
 
 
 def _record(dump: Dump, compiled: Compiled, signature: Signature, driver: str) -> None:

@@ -46,7 +46,7 @@ def _not_negative(value: int) -> str | None:
     return None if value >= 0 else "0 or above"
 
 
-def _not_more_than_int(value: int) -> str | None:
+def _below_2_gib(value: int) -> str | None:
     return None if 0 <= value < 1 << 31 else "0 or above, and less than 2 GiB"
 
 
@@ -108,7 +108,7 @@ class Options:
         "With glibc: how much freed memory at the end of the heap this process keeps for later calls, eager's too, "
         "instead of giving it back to the system after each; 0 leaves malloc as it is.",
         affects_code=False,
-        check=_not_more_than_int,
+        check=_below_2_gib,
     )
     extern: str = _option(
         "auto",

@@ -17,7 +17,7 @@ from typing import Any
 from turbine_lite.compiler import memo
 from turbine_lite.compiler.cache import CacheDirectory, Entry
 from turbine_lite.compiler.cache_key import CacheKey, cache_key
-from turbine_lite.compiler.cache_miss import Nearest, nearest_entry
+from turbine_lite.compiler.cache_miss import Nearest, keys_in, nearest_entry
 from turbine_lite.compiler.driver import Compiled, check_compiling, check_lowering, compile_to_vmfb
 from turbine_lite.compiler.flags import FlagSet, Traits, flag_sets
 from turbine_lite.compiler.parallel import finished, start
@@ -97,7 +97,7 @@ def look_up(module: ImportedModule, options: Options, traits: Traits) -> Lookup:
         return Lookup(key.digest, "refused")
     if entry is not None:
         return Lookup(key.digest, "disk")
-    return Lookup(key.digest, "nowhere", nearest_entry(key, _directory(options)))
+    return Lookup(key.digest, "nowhere", nearest_entry(key, keys_in(_directory(options))))
 
 
 def check_cached(module: ImportedModule, options: Options, traits: Traits, *, compile_too: bool) -> None:
@@ -149,7 +149,7 @@ def _log_lookup(key: CacheKey, options: Options, entry: Entry | None) -> None:
         return
     log.debug("cache: %s %s (%s)", "miss" if entry is None else "hit", key.digest[:16], key)
     if entry is None:
-        nearest = nearest_entry(key, _directory(options))
+        nearest = nearest_entry(key, keys_in(_directory(options)))
         log.debug("cache: %s", "no other entry" if nearest is None else f"the nearest entry, {nearest}")
 
 

@@ -12,11 +12,14 @@ __all__ = ["finished", "start"]
 _T = TypeVar("_T")
 
 
-def start(function: Callable[[], _T]) -> Future[_T]:
-    """Call ``function`` in a thread of its own. How many compilers work at once, ``client`` sees to.
+def start(function: Callable[[], _T], *, here: bool = False) -> Future[_T]:
+    """Call ``function`` in a thread of its own, or ``here``, in the caller's.
 
-    Threads of an executor would be waited for when the interpreter exits.
+    How many compilers work at once, ``client`` sees to. Threads of an executor would be waited for when the interpreter
+    exits.
     """
+    if here:
+        return finished(function)
     future: Future[_T] = Future()
 
     def run() -> None:

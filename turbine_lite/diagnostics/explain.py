@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -20,13 +20,14 @@ from turbine_lite.compile_graph import GraphBuild
 from turbine_lite.compile_region import import_for_iree
 from turbine_lite.compiler.cached import check_cached, look_up
 from turbine_lite.compiler.flags import flag_sets
-from turbine_lite.compiler.parallel import finished, start
+from turbine_lite.compiler.parallel import start
 from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.diagnostics.explanation import BreakExplanation, GraphExplanation, RegionExplanation, Report
 from turbine_lite.graph.eager import run_in_eager
 from turbine_lite.graph.expand import is_expanded
 from turbine_lite.graph.rewrites import is_rewritten
 from turbine_lite.graph.signature import Signature
+from turbine_lite.graph.source import format_line
 from turbine_lite.graph.support import op_name, tensors_of
 from turbine_lite.options import Options
 
@@ -81,7 +82,7 @@ def _breaks_of(gm: GraphModule) -> Iterator[BreakExplanation]:
     if why is None or not why.graph_break:
         return
     frame: traceback.FrameSummary | None = why.user_stack[-1] if why.user_stack else None
-    source = "" if frame is None else f"{frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
+    source = "" if frame is None else format_line(frame.filename, frame.lineno, frame.name, frame.line)
     yield BreakExplanation(str(why.reason), source)
 
 
@@ -91,8 +92,8 @@ def _explain_graph(
     regions: list[RegionExplanation] = []
     report = GraphBuild(gm, options, kind, Dump(None), functools.partial(_Lowering, regions)).finish().report
     graphs.append(GraphExplanation(report, tuple(regions), gm))
-    in_eager: Any = make_boxed_func(functools.partial(run_in_eager, gm))
-    return in_eager  # type: ignore[no-any-return]
+    in_eager: Callable[[list[Any]], Any] = make_boxed_func(functools.partial(run_in_eager, gm))
+    return in_eager
 
 
 class _Lowering:
@@ -108,7 +109,8 @@ class _Lowering:
         module, traits = imported.module, imported.traits
         lookup = look_up(module, options, traits)
         flags = flag_sets(options, traits)[0]
-        parameters = [_placeholders(region)[index].meta["val"] for index in self.signature.parameters]
+        arguments = list(region.graph.find_nodes(op="placeholder"))
+        parameters = [arguments[index].meta["val"] for index in self.signature.parameters]
         constants = [getattr(imported.gm, str(node.target)) for node in imported.gm.graph.find_nodes(op="get_attr")]
         calls = [node for node in region.graph.nodes if node.op == "call_function"]
         self._explanation = RegionExplanation(
@@ -117,11 +119,11 @@ class _Lowering:
                 Counter(op_name(node) for node in calls if is_expanded(node) or is_rewritten(node.target))
             ),
             dtypes=tuple(sorted({str(tensor.dtype) for node in calls for tensor in tensors_of(node)})),
-            dynamic_dims=tuple(sorted(_dynamic_dims(region))),
+            dynamic_dims=tuple(sorted(_dynamic_dims(arguments))),
             parameters=len(parameters),
-            parameter_bytes=sum(map(_bytes, parameters)),
+            parameter_bytes=sum(value.nbytes for value in parameters),
             constants=len(constants),
-            constant_bytes=sum(_bytes(value) for value in constants if isinstance(value, torch.Tensor)),
+            constant_bytes=sum(value.nbytes for value in constants if isinstance(value, torch.Tensor)),
             driver=imported.driver,
             flags=flags.name,
             command_line=flags.command_line(),
@@ -129,8 +131,8 @@ class _Lowering:
             found=lookup.found,
             nearest="" if lookup.nearest is None else str(lookup.nearest),
         )
-        run = finished if options.compiler == "in-process" else start
-        self.compiled = run(lambda: check_cached(module, options, traits, compile_too=False))
+        here = options.compiler == "in-process"
+        self.compiled = start(lambda: check_cached(module, options, traits, compile_too=False), here=here)
 
     def finish(self) -> _Lowering:
         """Wait for the lowering.
@@ -147,15 +149,7 @@ class _Lowering:
         return run_in_eager(self._region, *args)
 
 
-def _placeholders(region: GraphModule) -> list[Node]:
-    return [node for node in region.graph.nodes if node.op == "placeholder"]
-
-
-def _dynamic_dims(region: GraphModule) -> set[str]:
-    values = [leaf for node in _placeholders(region) for leaf in tree_leaves(node.meta.get("val"))]
+def _dynamic_dims(arguments: Iterable[Node]) -> set[str]:
+    values = [leaf for node in arguments for leaf in tree_leaves(node.meta.get("val"))]
     sizes = [size for value in values if isinstance(value, torch.Tensor) for size in value.shape]
     return {str(size) for size in (*sizes, *values) if isinstance(size, torch.SymInt)}
-
-
-def _bytes(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.itemsize

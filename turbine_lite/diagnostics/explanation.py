@@ -13,12 +13,12 @@ from torch.fx import GraphModule
 
 from turbine_lite.diagnostics.graph_script import write_graph_script
 from turbine_lite.graph.report import GraphReport
-from turbine_lite.graph.support import Reason
+from turbine_lite.graph.support import EXPECTED_KINDS, Reason
 
 __all__ = ["BreakExplanation", "GraphExplanation", "RegionExplanation", "Report"]
 
-# Reasons that nothing can or need be done about.
-_BY_NATURE = frozenset({"random", "slower", "once", "small", "disabled"})
+# Reasons that nothing can or need be done about; a size that depends on data may be avoidable.
+_BY_NATURE = EXPECTED_KINDS - {"data-dependent"}
 
 _MOST_OPERATORS = 8
 
@@ -112,11 +112,8 @@ class GraphExplanation:
     def lines(self) -> Iterator[str]:
         """For people."""
         report = self.report
-        share = report.native_calls / report.calls if report.calls else 0.0
-        yield (
-            f"{report.kind}: {report.native_calls} of {report.calls} operators in IREE ({share:.0%}), "
-            f"{len(report.regions)} regions, {_size(report.bytes_crossing)} cross"
-        )
+        share = _share(report.native_calls, report.calls)
+        yield f"{report.kind}: {share}, {len(report.regions)} regions, {_size(report.bytes_crossing)} cross"
         for number, (counts, region) in enumerate(zip(report.regions, self.regions, strict=True)):
             yield f"  region {number}: {counts.calls} operators"
             yield from (f"    {line}" for line in region.lines())
@@ -193,18 +190,17 @@ class Report:
         ]
 
     def __str__(self) -> str:
-        share = self.native_calls / self.calls if self.calls else 0.0
-        lines = [
-            f"{len(self.graphs)} graphs, {self.native_calls} of {self.calls} operators in IREE ({share:.0%})",
-            *(f"graph {n}, {line}" if i == 0 else line for n, g in enumerate(self.graphs) for i, line in _numbered(g)),
-        ]
+        lines = [f"{len(self.graphs)} graphs, {_share(self.native_calls, self.calls)}"]
+        for number, graph in enumerate(self.graphs):
+            first, *rest = graph.lines()
+            lines += [f"graph {number}, {first}", *rest]
         if self.advice:
             lines += ["advice", *(f"- {line}" for line in self.advice)]
         return "\n".join(lines)
 
 
-def _numbered(graph: GraphExplanation) -> Iterator[tuple[int, str]]:
-    return enumerate(graph.lines())
+def _share(native: int, calls: int) -> str:
+    return f"{native} of {calls} operators in IREE ({native / calls if calls else 0:.0%})"
 
 
 def _grouped(reasons: tuple[Reason, ...]) -> dict[tuple[str, str, str], list[Reason]]:
@@ -222,11 +218,14 @@ def _counted(counts: Mapping[str, int]) -> str:
 
 
 def _size(count: int) -> str:
-    for unit in ("bytes", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1024  # type: ignore[assignment]
-    return f"{count:.1f} GiB"
+    if count < 1024:
+        return f"{count} bytes"
+    size = float(count)
+    for unit in ("KiB", "MiB"):
+        size /= 1024
+        if size < 1024:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:.1f} GiB"
 
 
 def _first_line(text: str) -> str:

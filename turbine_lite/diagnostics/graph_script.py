@@ -87,7 +87,7 @@ def write_graph_script(module: GraphModule, kind: str, options: Mapping[str, Any
         OSError: the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    constants = io.BytesIO()
+    constants = io.BytesIO()  # torch.save reports a full disk as a RuntimeError
     torch.save(dict(module.state_dict()), constants)
     (folder / "constants.pt").write_bytes(constants.getvalue())
     script = folder / "reproduce.py"

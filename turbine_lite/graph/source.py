@@ -6,7 +6,7 @@ import re
 
 from torch.fx import Node
 
-__all__ = ["source_line"]
+__all__ = ["format_line", "source_line"]
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>[^\n]+)(?:\n\s*(?P<code>[^\n]+))?')
 
@@ -17,5 +17,9 @@ def source_line(node: Node) -> str:
     if not frames:
         return ""
     frame = frames[-1]
-    code = f": {frame['code'].strip()}" if frame["code"] else ""
-    return f"{frame['file']}:{frame['line']} in {frame['function'].strip()}{code}"
+    return format_line(frame["file"], frame["line"], frame["function"], frame["code"])
+
+
+def format_line(file: str, line: object, function: str, code: str | None) -> str:
+    """``file:line in function: code``; the code may be unknown."""
+    return f"{file}:{line} in {function.strip()}" + (f": {code.strip()}" if code else "")

@@ -17,7 +17,17 @@ from turbine_lite.graph.expand import is_expanded
 from turbine_lite.graph.known_wrong import why_known_wrong
 from turbine_lite.graph.source import source_line
 
-__all__ = ["Check", "Reason", "is_own_operator", "is_symbolic_scalar", "op_name", "reason_for", "tensors_of", "why_not"]
+__all__ = [
+    "EXPECTED_KINDS",
+    "Check",
+    "Reason",
+    "is_own_operator",
+    "is_symbolic_scalar",
+    "op_name",
+    "reason_for",
+    "tensors_of",
+    "why_not",
+]
 
 # Decides about one node: None means "IREE may take it".
 Check = Callable[[Node], "Reason | None"]
@@ -38,6 +48,10 @@ _DTYPES = frozenset(
         torch.float64,
     }
 )
+
+
+# What runs in eager by nature, or because the user asked for it: no news, and no error under fallback="error".
+EXPECTED_KINDS = frozenset({"random", "slower", "disabled", "data-dependent", "small", "once"})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 import torch
@@ -31,11 +32,10 @@ def _bert():
 
 
 def _counts_of(report):
-    counts = dict.fromkeys(("graphs", "executables", "nodes native", "nodes eager", "bytes crossing"), 0)
+    counts = Counter()
     for graph in report.graphs:
-        graph.report.add_to(counters[_counts_of])
-    counts.update(counters.pop(_counts_of))
-    return counts
+        graph.report.add_to(counts)
+    return dict(counts)
 
 
 def _counts_of_a_run(function, *args, **kwargs):

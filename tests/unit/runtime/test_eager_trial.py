@@ -29,12 +29,12 @@ def _as_for_users(monkeypatch):
 def _seconds(monkeypatch, iree, eager):
     """Say that a call takes so long; the first call, which loads the program, takes long."""
 
-    def typical(run, args, before):
+    def least(run, args, before):
         run(args)
         return eager if getattr(run, "__func__", None) is EagerTrial._run_in_eager else iree
 
     choose = EagerTrial._choose
-    monkeypatch.setattr(eager_trial, "_least_seconds", typical)
+    monkeypatch.setattr(eager_trial, "_least_seconds", least)
     monkeypatch.setattr(EagerTrial, "_choose", lambda self, program, args, first: choose(self, program, args, 9.0))
 
 

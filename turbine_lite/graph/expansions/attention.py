@@ -105,8 +105,9 @@ def _scale(query: Tensor, scale: float | None) -> float | Tensor:
     size: Any = query.shape[-1]
     if isinstance(size, torch.SymInt):  # whose square root as a number would be that of the first call's
         wide = torch.promote_types(query.dtype, torch.float32)
-        number: Any = torch.full  # whose stub has no symbolic value
-        return number((), size, dtype=wide, device=query.device).rsqrt()  # type: ignore[no-any-return]
+        full: Any = torch.full  # whose stub has no symbolic value
+        number: Tensor = full((), size, dtype=wide, device=query.device)
+        return number.rsqrt()
     return 1 / math.sqrt(size)
 
 

@@ -26,6 +26,8 @@ __all__ = ["KERNEL", "use_kernels"]
 def use_kernels(gm: GraphModule, extern: str, *, pack: bool) -> GraphModule:
     """A graph in which the calls for kernels have the reason for it under ``KERNEL`` in their ``meta``.
 
+    It is to be partitioned; Python code of the module itself is not made anew.
+
     Args:
         gm: the captured graph; it is left as it is.
         extern: the option.
