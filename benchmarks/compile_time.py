@@ -22,6 +22,7 @@ import torch
 
 from benchmarks.cases.models import bert
 from benchmarks.peers import OURS, PEERS
+from turbine_lite.compiler import client
 
 _DEPTHS = (4, 12)
 _REGIONS = 8
@@ -53,7 +54,9 @@ def _depth(rounds: int) -> None:
 
 def _beside_each_other(rounds: int) -> None:
     print(f"{_REGIONS} different regions; {os.cpu_count()} compilers, and one, ratio")
-    _row("seconds", *_medians([f"regions:{os.cpu_count()}", "regions:1"], rounds).values())
+    several, one, captured = _medians([f"regions:{os.cpu_count()}", "regions:1", "regions:0"], rounds).values()
+    _row("seconds", several, one)
+    _row("without capture", several - captured, one - captured)
 
 
 def _in_background(rounds: int) -> None:
@@ -82,16 +85,20 @@ def _first_call(child: str) -> float:
     warnings.simplefilter("ignore")
     kind, _, count = child.partition(":")
     if kind == "regions":
-        from turbine_lite.compiler import client
-
-        client.most_at_once = lambda: int(count)
-        options = {"min_block_size": 1, "extern": "none"}
-        return _seconds(torch.compile(_regions, backend="turbine_lite_cpu", options=options), torch.rand(64, 64))
+        return _seconds(_compiled_regions(int(count)), torch.rand(64, 64))
     model = bert(num_hidden_layers=int(count)).eval()
     ids = torch.randint(0, 1000, (1, 128))
     if kind == "background":
         return _seconds(torch.compile(model, backend="turbine_lite_cpu", options={"compile": "background"}), ids)
     return _seconds(PEERS[kind].compile(model), ids)
+
+
+def _compiled_regions(compilers: int) -> Callable[..., Any]:
+    if not compilers:
+        return torch.compile(_regions, backend="aot_eager")
+    client.most_at_once = lambda: compilers
+    options = {"min_block_size": 1, "extern": "none"}
+    return torch.compile(_regions, backend="turbine_lite_cpu", options=options)
 
 
 def _seconds(call: Callable[..., Any], argument: torch.Tensor) -> float:

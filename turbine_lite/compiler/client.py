@@ -24,16 +24,22 @@ __all__ = ["compile_in_worker", "most_at_once", "shut_down", "worker_pids"]
 _MOST_IDLE = 3
 _BYTES_AT_WORK = 1 << 30
 
+# Added to this process's niceness for compilers nobody waits for: to the kernel's scheduler they weigh a tenth.
+_NICE = 10
+
 _idle: list[_Worker] = []  # the one used last at the end
 _busy: set[_Worker] = set()
 _changed = threading.Condition()
 _is_closed = False
 
 
-def compile_in_worker(request: Request, global_flags: tuple[str, ...], timeout: float) -> Response:
+def compile_in_worker(
+    request: Request, global_flags: tuple[str, ...], timeout: float, *, in_background: bool = False
+) -> Response:
     """Compile in a worker process that was started with ``global_flags``; safe to call from several threads.
 
-    Where as many are at work as :func:`most_at_once` allows, it waits.
+    Where as many are at work as :func:`most_at_once` allows, it waits. A worker ``in_background`` leaves the CPUs to
+    others; it never becomes another one, since only the superuser may raise priorities.
 
     Raises:
         CompilerCrashError: the worker brought itself down. The next call starts another one.
@@ -41,7 +47,7 @@ def compile_in_worker(request: Request, global_flags: tuple[str, ...], timeout: 
         CompilerTimeoutError: it took more than ``timeout`` seconds and was killed.
         CompilationError: no worker could be started.
     """
-    worker = _take(global_flags)
+    worker = _take(global_flags, _NICE if in_background else 0)
     try:
         return worker.request(request, timeout)
     finally:
@@ -60,15 +66,15 @@ def most_at_once() -> int:
     return max(1, min(cpus, memory // _BYTES_AT_WORK) // sharers)
 
 
-def _take(global_flags: tuple[str, ...]) -> _Worker:
+def _take(global_flags: tuple[str, ...], nice: int) -> _Worker:
     surplus: list[_Worker] = []
     with _changed:
         while len(_busy) >= most_at_once():
             _changed.wait()
         if _is_closed:
             raise CompilerKilledError("the interpreter is exiting", stage="compile")
-        fitting = [worker for worker in _idle if worker.global_flags == global_flags]
-        worker = fitting[-1] if fitting else _Worker(global_flags)
+        fitting = [worker for worker in _idle if (worker.global_flags, worker.nice) == (global_flags, nice)]
+        worker = fitting[-1] if fitting else _Worker(global_flags, nice)
         if fitting:
             _idle.remove(worker)
         else:
@@ -112,8 +118,9 @@ def shut_down(*, for_good: bool = False) -> None:
 class _Worker:
     """One compiler process, which gets one request at a time."""
 
-    def __init__(self, global_flags: tuple[str, ...]) -> None:
+    def __init__(self, global_flags: tuple[str, ...], nice: int) -> None:
         self.global_flags = global_flags
+        self.nice = nice
         self.process: subprocess.Popen[bytes] | None = None
         self.stderr: IO[bytes] | None = None
 
@@ -181,6 +188,8 @@ class _Worker:
                 stderr=self.stderr,
                 env=environment,
             )
+            if self.nice:
+                os.setpriority(os.PRIO_PROCESS, self.process.pid, os.getpriority(os.PRIO_PROCESS, 0) + self.nice)
             write_message(_stdin(self.process), (os.getpid(), self.global_flags))
         except OSError as error:
             raise CompilationError(f"the compiler process could not be started: {error}", stage="compile") from error

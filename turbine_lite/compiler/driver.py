@@ -45,7 +45,9 @@ def compile_to_vmfb(module: bytes, options: Options, traits: Traits) -> Compiled
     sets = flag_sets(options, traits)
     for flags in sets:
         # Some passes never end on some programs, while the milder flags take a second.
-        limit = options.compile_timeout if flags is sets[-1] else min(options.compile_timeout, _patience(module))
+        limit = (
+            options.compile_timeout if flags is sets[-1] else min(options.compile_timeout, _patience(module, options))
+        )
         try:
             response = _run(module, dataclasses.replace(options, compile_timeout=limit), flags)
         except (CompilerCrashError, CompilerKilledError, CompilerTimeoutError) as death:
@@ -67,9 +69,12 @@ def compile_to_vmfb(module: bytes, options: Options, traits: Traits) -> Compiled
     raise first_error
 
 
-def _patience(module: bytes) -> float:
-    """Seconds that a program of this size does not take; a layer has about 4 KB and compiles in less than 2 s."""
-    return 60 + len(module) / 1000
+def _patience(module: bytes, options: Options) -> float:
+    """Seconds that a program of this size does not take; a layer has about 4 KB and compiles in less than 2 s.
+
+    In the background, others may have most of the CPUs, and nobody waits.
+    """
+    return (60 + len(module) / 1000) * (10 if options.compile == "background" else 1)
 
 
 def check_lowering(module: bytes, options: Options, traits: Traits) -> None:
@@ -99,7 +104,8 @@ def _run(module: bytes, options: Options, flags: FlagSet, *, lower_only: bool = 
     if options.compiler == "in-process":
         return compile_module(Request(module, flags.session, lower_only, stages, not options.dump_weights))
     request = Request(module, (), lower_only, stages, not options.dump_weights)
-    return compile_in_worker(request, flags.of_process(), options.compile_timeout)
+    in_background = options.compile == "background"
+    return compile_in_worker(request, flags.of_process(), options.compile_timeout, in_background=in_background)
 
 
 def _error_of(response: Response) -> CompilationError:

@@ -16,7 +16,7 @@ def attempts(monkeypatch):
     """The time limits of the attempts; all but the last set of flags never end."""
     limits: list[float] = []
 
-    def run(request, flags, timeout):
+    def run(request, flags, timeout, *, in_background):
         limits.append(timeout)
         if len(limits) < 3:
             raise CompilerTimeoutError("too long", stage="compile")
@@ -34,6 +34,12 @@ def test_flags_that_do_not_end_are_followed_by_milder_ones(attempts):
     assert attempts == [62, 62, 600]
 
 
+def test_the_background_has_more_patience(attempts):
+    options = Options(compile_timeout=900.0, compile="background")
+    driver.compile_to_vmfb(b" " * 2000, options, Traits(keep_f64=False, dynamic=False))
+    assert attempts == [620, 620, 900]
+
+
 def test_no_attempt_takes_longer_than_the_user_allows(attempts):
     with pytest.raises(CompilerTimeoutError):
         driver.compile_to_vmfb(b"", Options(compile_timeout=5.0), Traits(keep_f64=False, dynamic=False))
@@ -43,7 +49,7 @@ def test_no_attempt_takes_longer_than_the_user_allows(attempts):
 def test_the_first_failure_is_the_one_told(monkeypatch):
     errors = [CompilerCrashError("first", stage="compile"), CompilerTimeoutError("second", stage="compile")]
 
-    def run(request, flags, timeout):
+    def run(request, flags, timeout, *, in_background):
         raise errors.pop(0) if errors else CompilerCrashError("last", stage="compile")
 
     monkeypatch.setattr(driver, "compile_in_worker", run)

@@ -34,8 +34,8 @@ def _fresh_workers():
     client.shut_down()
 
 
-def compile_program(program: bytes = PROGRAM, timeout: float = 120.0):
-    return client.compile_in_worker(Request(program, ()), FLAGS, timeout)
+def compile_program(program: bytes = PROGRAM, timeout: float = 120.0, **options):
+    return client.compile_in_worker(Request(program, ()), FLAGS, timeout, **options)
 
 
 def large_program(steps: int = 400) -> bytes:
@@ -65,6 +65,18 @@ def test_is_started_once_and_reused():
     assert compile_program().vmfb
     assert client.worker_pids() == first
     assert len(first) == 1
+
+
+def test_who_nobody_waits_for_leaves_the_cpus_to_others():
+    assert compile_program(in_background=True).vmfb
+    (behind,) = client.worker_pids()
+    assert compile_program().vmfb
+    (beside,) = set(client.worker_pids()) - {behind}
+    ours = os.getpriority(os.PRIO_PROCESS, 0)
+    assert os.getpriority(os.PRIO_PROCESS, behind) == min(19, ours + 10)
+    assert os.getpriority(os.PRIO_PROCESS, beside) == ours
+    assert compile_program(in_background=True).vmfb
+    assert set(client.worker_pids()) == {behind, beside}
 
 
 def test_diagnostics_come_back_as_text():
