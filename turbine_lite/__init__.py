@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from turbine_lite.backend import turbine_lite_cpu
     from turbine_lite.background import wait_for_compilation
     from turbine_lite.diagnostics.explain import explain
+    from turbine_lite.diagnostics.profile import profile
     from turbine_lite.errors import (
         CompilationError,
         CompilerCrashError,
@@ -39,6 +40,7 @@ __all__ = [
     "UnsupportedError",
     "VerificationError",
     "explain",
+    "profile",
     "turbine_lite_cpu",
     "wait_for_compilation",
 ]
@@ -46,6 +48,7 @@ __all__ = [
 _HOME = {name: "turbine_lite.errors" for name in __all__ if name.endswith("Error")} | {
     "Options": "turbine_lite.options",
     "explain": "turbine_lite.diagnostics.explain",
+    "profile": "turbine_lite.diagnostics.profile",
     "turbine_lite_cpu": "turbine_lite.backend",
     "wait_for_compilation": "turbine_lite.background",
 }

@@ -147,7 +147,11 @@ def _export(directory: CacheDirectory, args: argparse.Namespace) -> int:
 
 def _import(directory: CacheDirectory, args: argparse.Namespace) -> int:
     imported = refused = 0
-    with tarfile.open(args.file) as archive:
+    try:
+        archive = tarfile.open(args.file)  # noqa: SIM115  # closed below
+    except tarfile.TarError:
+        raise ValueError(f"{args.file} is no file that turbine-lite cache export has written") from None
+    with archive:
         for digest, entry in _in_archive(archive):
             try:
                 directory.check(digest, entry)

@@ -58,6 +58,8 @@ _RUN_BY_SEQUENCE = (Program, EagerTrial)
 
 # From a region, options, dump and (by name) hooks to its build.
 BuildRegion = Callable[..., Any]
+# Gets each graph module that calls regions and kernels.
+OnOuter = Callable[[GraphModule], None]
 
 # Of the graphs of this process, for whoever watches.
 _numbers = itertools.count(1)
@@ -95,13 +97,22 @@ class GraphBuild:
         gm, options, kind: as for :func:`compile_graph`.
         dump: where to write what it is made from.
         build_region: what takes the place of :class:`~turbine_lite.compile_region.RegionBuild`.
+        on_outer: called with each graph module that calls regions and kernels, to change it, if it
+            compiles it again.
 
     Attributes:
         has_kernels: whether some of its operators stay with kernels of PyTorch's libraries.
     """
 
     def __init__(
-        self, gm: GraphModule, options: Options, kind: str, dump: Dump, build_region: BuildRegion | None = None
+        self,
+        gm: GraphModule,
+        options: Options,
+        kind: str,
+        dump: Dump,
+        *,
+        build_region: BuildRegion = RegionBuild,
+        on_outer: OnOuter | None = None,
     ) -> None:
         self._gm, self._kind, self._dump = gm, kind, dump
         if dump.enabled:
@@ -113,7 +124,8 @@ class GraphBuild:
         self.has_kernels = self._with_kernels is not gm
         if is_inference and self.has_kernels:
             options = _beside_kernels(options, self._with_kernels)
-        self._compiler = _GraphCompiler(options, dump, f"graph {next(_numbers)}, {kind}", build_region or RegionBuild)
+        what = f"graph {next(_numbers)}, {kind}"
+        self._compiler = _GraphCompiler(options, dump, what, build_region, on_outer)
         self._parts = self._compiler.begin(self._with_kernels)
 
     def wait(self) -> None:
@@ -129,6 +141,9 @@ class GraphBuild:
         calls = compute_calls(self._with_kernels)
         report = GraphReport(self._kind, calls, tuple(compiler.compiled), tuple(compiler.reasons))
         self._dump.record(**dataclasses.asdict(report))
+        self._dump.add_to_index(
+            f"{report.native_calls} of {report.calls} operators in IREE, {len(report.regions)} regions"
+        )
         trace_json("report", lambda: dataclasses.asdict(report))
         if not isinstance(run, _RUN_BY_SEQUENCE) and any(_is_complex(node) for node in gm.graph.nodes):
             run = _outside_of_modes(run)
@@ -199,11 +214,14 @@ class _BegunGraph(NamedTuple):
 class _GraphCompiler:
     """Compiles one graph, and the parts of it that remain when a region of it fails."""
 
-    def __init__(self, options: Options, dump: Dump, what: str, build_region: BuildRegion) -> None:
+    def __init__(
+        self, options: Options, dump: Dump, what: str, build_region: BuildRegion, on_outer: OnOuter | None
+    ) -> None:
         self.options = options
         self.dump = dump
         self.what = what
         self._build_region = build_region
+        self._on_outer = on_outer or _nothing
         # Who explains a graph has the reasons in the report; a warning that comes once is for who runs it.
         self._warns = build_region is RegionBuild
         self.regions = 0
@@ -231,7 +249,9 @@ class _GraphCompiler:
             return _call_without_graph(outer)
         split = split_off_once(outer)
         if split is not None:
+            self._on_outer(split.main)
             return WithConstants(split)
+        self._on_outer(outer)
         outer.recompile()
         return outer.forward
 
@@ -313,6 +333,10 @@ class _GraphCompiler:
             and list(results) == calls[1:]
             and all(node.args == (calls[0], index) for index, node in enumerate(calls[1:]))
         )
+
+
+def _nothing(_outer: GraphModule) -> None:
+    pass
 
 
 def _count_as_left_to_eager(iree: float, eager: float) -> None:

@@ -86,6 +86,7 @@ class RegionBuild:
             command = self._dump.command(self._flags)
             self._dump.record(error=error.headline, stage=error.stage, command=command)
             self._dump.write("diagnostics.txt", error.diagnostics)
+            self._dump.write_stages(error.stages)
             raise error.located(dump_dir=self._dump.directory, command=command) from error
         _record(self._dump, compiled, self._signature, self._driver)
         trace_json("compiled", lambda: {"flags": compiled.flags.command_line(), "seconds": compiled.seconds})
@@ -164,8 +165,7 @@ def _start(module: ImportedModule, options: Options, dump: Dump, traits: Traits)
 def _record(dump: Dump, compiled: Compiled, signature: Signature, driver: str) -> None:
     if not dump.enabled:
         return
-    for stage, text in compiled.stages.items():
-        dump.write(f"{stage}.mlir", text)
+    dump.write_stages(compiled.stages)
     dump.write("module.vmfb", compiled.vmfb)
     dump.record(
         flags=compiled.flags.command_line(),

@@ -6,6 +6,8 @@ the user's source line, the compiler's diagnostic, where the IR was saved and th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class CompilationError(TurbineLiteError):
         diagnostics: what the compiler said, verbatim.
         dump_dir: directory that holds the saved IR, or None.
         command: shell command that reproduces the failure, or None.
+        stages: the IR of the stages that were asked for and reached.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class CompilationError(TurbineLiteError):
         diagnostics: str = "",
         dump_dir: str | None = None,
         command: str | None = None,
+        stages: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.headline = headline
         self.stage = stage
@@ -63,6 +67,7 @@ class CompilationError(TurbineLiteError):
         self.diagnostics = diagnostics
         self.dump_dir = dump_dir
         self.command = command
+        self.stages = stages
         super().__init__(self._text())
 
     def _text(self) -> str:
@@ -87,6 +92,7 @@ class CompilationError(TurbineLiteError):
             diagnostics=self.diagnostics,
             dump_dir=dump_dir,
             command=command,
+            stages=self.stages,
         )
 
 

@@ -18,6 +18,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from turbine_lite.compiler.stages import ALL, DEFAULT_STAGES, STAGES
 from turbine_lite.errors import OptionError
 
 __all__ = ["MODES", "Options"]
@@ -56,6 +57,10 @@ def _verify_value(value: bool | str) -> str | None:
 
 def _all_flags(value: tuple[str, ...]) -> str | None:
     return None if all(flag.startswith("--") for flag in value) else "flags that start with '--'"
+
+
+def _known_stages(value: tuple[str, ...]) -> str | None:
+    return None if {*value} <= {ALL, *STAGES} else f"of {ALL}, {', '.join(STAGES)}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,6 +172,14 @@ class Options:
     dump_dir: str | None = _option(
         None, "Directory to write every stage of every compiled graph to.", affects_code=False, env="TURBINE_LITE_DUMP"
     )
+    dump_stages: tuple[str, ...] = _option(
+        DEFAULT_STAGES,
+        "With dump_dir, the stages of IREE's compiler to write: all, or of iree-input, input, abi, preprocessing, "
+        "global-optimization, dispatch-creation, flow, stream, executable-sources, executable-configurations, "
+        "executable-targets, hal, vm, llvm-ir, assembly.",
+        affects_code=False,
+        check=_known_stages,
+    )
     verify: bool | str = _option(
         False,
         "Compare each compiled graph's first call with eager, name the operator at fault, and go on in eager (True) "
@@ -212,6 +225,28 @@ class Options:
                 "arguments: choose one of the two"
             )
         return resolved
+
+    @classmethod
+    def parse(cls, name: str, text: str, where: str) -> Any:
+        """The value of one option that a text stands for, as in an environment variable.
+
+        Raises:
+            OptionError: there is no such option, or the text is no value of it; ``where`` says whose.
+        """
+        fields = _fields(cls)
+        if name not in fields:
+            raise OptionError(_unknown("option", name, fields))
+        where = f"{where} {name}"
+        return _checked(fields[name], _parse(fields[name], text, where), where)
+
+    @classmethod
+    def of_mode(cls, mode: str) -> dict[str, Any]:
+        """The options that a mode stands for.
+
+        Raises:
+            OptionError: there is no such mode.
+        """
+        return _from_mode(mode)
 
     @classmethod
     def table(cls) -> list[tuple[str, str, str, str]]:

@@ -121,7 +121,7 @@ def test_what_is_damaged_is_not_imported(capsys, tmp_path, fault):
 def test_a_file_that_is_none_is_one_line(capsys, tmp_path, content):
     if content is not None:
         (tmp_path / "f").write_bytes(content)
-    assert cli.main(["cache", "import", str(tmp_path / "f")]) == 1
+    assert cli.main(["cache", "import", str(tmp_path / "f")]) == 2
     assert capsys.readouterr().err.startswith("turbine-lite: ")
 
 

@@ -8,7 +8,8 @@ import re
 
 from turbine_lite.compiler.client import compile_in_worker
 from turbine_lite.compiler.flags import FlagSet, Traits, flag_sets
-from turbine_lite.compiler.pipeline import DUMP_STAGES, Diagnostic, Request, Response, compile_module
+from turbine_lite.compiler.pipeline import Diagnostic, Request, Response, compile_module
+from turbine_lite.compiler.stages import chosen_stages
 from turbine_lite.errors import CompilationError, CompilerCrashError, CompilerKilledError, CompilerTimeoutError
 from turbine_lite.options import Options
 
@@ -100,7 +101,7 @@ def check_compiling(module: bytes, options: Options, traits: Traits) -> None:
 
 
 def _run(module: bytes, options: Options, flags: FlagSet, *, lower_only: bool = False) -> Response:
-    stages = DUMP_STAGES if options.dump_dir else ()
+    stages = chosen_stages(options.dump_stages) if options.dump_dir else ()
     if options.compiler == "in-process":
         return compile_module(Request(module, flags.session, lower_only, stages, not options.dump_weights))
     request = Request(module, (), lower_only, stages, not options.dump_weights)
@@ -115,7 +116,8 @@ def _error_of(response: Response) -> CompilationError:
     if errors:
         headline += f": {_first_line(errors[0])}"
     stage = "lower" if response.failed_stage in ("parse", "lower") else "compile"
-    return CompilationError(headline, stage=stage, diagnostics="\n".join(d.text for d in errors))
+    text = "\n".join(d.text for d in errors)
+    return CompilationError(headline, stage=stage, diagnostics=text, stages=response.stages)
 
 
 def _first_line(diagnostic: Diagnostic) -> str:

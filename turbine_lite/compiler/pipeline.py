@@ -11,14 +11,15 @@ import ctypes
 import dataclasses
 import functools
 import re
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-__all__ = ["Diagnostic", "Request", "Response", "compile_module", "set_global_flags"]
+from turbine_lite.compiler.stages import LLVM_STAGES, PHASES
 
-# Phases whose IR can be asked for, in the order in which they are reached.
-DUMP_STAGES = ("iree-input", "executable-sources")
+__all__ = ["Diagnostic", "Request", "Response", "compile_module", "set_global_flags"]
 
 _SEVERITIES = ("note", "warning", "error", "remark")
 
@@ -93,11 +94,24 @@ class _Job:
         library = _library()
         # The callback object must outlive the invocation: the compiler calls it until the invocation is destroyed.
         callback = _DIAGNOSTIC_CALLBACK(self._on_diagnostic)
-        with ctypes_dl.Session() as session:
-            session.set_flags(*self.request.flags)
+        with ctypes_dl.Session() as session, self._intermediates() as flags:
+            session.set_flags(*self.request.flags, *flags)
             with session.invocation() as invocation:
                 library.ireeCompilerInvocationEnableCallbackDiagnostics(invocation._inv_p, 0, callback, None)
                 yield invocation
+
+    @contextlib.contextmanager
+    def _intermediates(self) -> Iterator[tuple[str, ...]]:
+        """Flags that have LLVM's stages written; what was written is captured at the end."""
+        wanted = [stage for stage in LLVM_STAGES if stage in self.request.dump_stages]
+        if not wanted:
+            yield ()
+            return
+        with tempfile.TemporaryDirectory(prefix="turbine-lite-llvm-") as directory:
+            yield (f"--iree-hal-dump-executable-intermediates-to={directory}",)
+            for stage in wanted:
+                files = sorted(Path(directory).glob(f"*{LLVM_STAGES[stage]}"))
+                self.stages[stage] = "\n".join(file.read_text(errors="replace") for file in files)
 
     def run(self, invocation: Any) -> bytes | None:
         from iree.compiler.api import ctypes_dl
@@ -126,15 +140,17 @@ class _Job:
         return bytes(output.map_memory())
 
     def _compile(self, invocation: Any) -> bool:
-        if "executable-sources" not in self.request.dump_stages:
-            return bool(invocation.execute())
-        library = _library()
-        library.ireeCompilerInvocationSetCompileToPhase(invocation._inv_p, b"executable-sources")
-        if not invocation.execute():
-            return False
-        self._capture("executable-sources", invocation)
-        library.ireeCompilerInvocationSetCompileFromPhase(invocation._inv_p, b"executable-sources")
-        library.ireeCompilerInvocationSetCompileToPhase(invocation._inv_p, b"end")
+        """Run to the end, with a stop after each phase whose IR is wanted."""
+        library, handle = _library(), invocation._inv_p
+        for phase in PHASES:
+            if phase not in self.request.dump_stages:
+                continue
+            library.ireeCompilerInvocationSetCompileToPhase(handle, phase.encode())
+            if not invocation.execute():
+                return False
+            self._capture(phase, invocation)
+            library.ireeCompilerInvocationSetCompileFromPhase(handle, phase.encode())
+        library.ireeCompilerInvocationSetCompileToPhase(handle, b"end")
         return bool(invocation.execute())
 
     @contextlib.contextmanager

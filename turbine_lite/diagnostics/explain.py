@@ -90,7 +90,8 @@ def _explain_graph(
     graphs: list[GraphExplanation], gm: GraphModule, options: Options, kind: str
 ) -> Callable[[list[Any]], Any]:
     regions: list[RegionExplanation] = []
-    report = GraphBuild(gm, options, kind, Dump(None), functools.partial(_Lowering, regions)).finish().report
+    build = GraphBuild(gm, options, kind, Dump(None), build_region=functools.partial(_Lowering, regions))
+    report = build.finish().report
     graphs.append(GraphExplanation(report, tuple(regions), gm))
     in_eager: Callable[[list[Any]], Any] = make_boxed_func(functools.partial(run_in_eager, gm))
     return in_eager

@@ -100,6 +100,8 @@ def split_off_once(gm: GraphModule) -> Split | None:
     once.output(tuple(copies[node] for node in roots))
 
     copies = {node: main.placeholder(node.name) for node in (*placeholders, *roots)}
+    for node, copy in copies.items():
+        copy.meta = dict(node.meta)
     for node in gm.graph.nodes:
         if node not in copies and node not in dropped:
             copies[node] = main.node_copy(node, copies.__getitem__)

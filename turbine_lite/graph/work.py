@@ -8,7 +8,14 @@ from torch.utils._pytree import tree_leaves
 
 from turbine_lite.graph.sizes import numel_hint, size_hint
 
-__all__ = ["CONTRACTIONS", "LARGE_ENOUGH_FOR_THREADS", "choose_driver", "estimated_operations", "operations_of"]
+__all__ = [
+    "CONTRACTIONS",
+    "LARGE_ENOUGH_FOR_THREADS",
+    "choose_driver",
+    "estimated_operations",
+    "multiplies_and_adds",
+    "operations_of",
+]
 
 aten = torch.ops.aten
 
@@ -66,6 +73,15 @@ def operations_of(node: Node) -> int:
         if isinstance(query, Node) and isinstance(key, Node):
             return matmuls * numel_hint(query.meta["val"]) * size_hint(key.meta["val"].shape[-2])
     return elements
+
+
+def multiplies_and_adds(node: Node) -> bool:
+    """Whether the operations of a call are multiply-adds."""
+    return (
+        node.target in CONTRACTIONS
+        or node.target in _MATMULS_OF_ATTENTION
+        or node.target is aten.convolution_backward.default
+    )
 
 
 def _size(argument: object, dim: int) -> int:

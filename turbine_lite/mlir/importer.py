@@ -32,6 +32,7 @@ from turbine_lite.errors import CompilationError
 from turbine_lite.graph.expand import is_expanded
 from turbine_lite.graph.insertion import origin_of
 from turbine_lite.graph.rewrites import is_rewritten
+from turbine_lite.graph.source import source_frame
 from turbine_lite.graph.support import Reason, reason_for
 from turbine_lite.mlir.entry_point import ENTRY_POINT, PARAMETER_SCOPE, parameter_name
 
@@ -155,9 +156,10 @@ class _LocatedContextCache(fx_importer.ContextCache):  # type: ignore[misc]  # t
 
     def get_node_location(self, node: Node) -> Any:
         here = ir.Location.file(NODE_FILE_PREFIX + origin_of(node), 0, 0, context=self._c)
-        user = super().get_node_location(node)
-        if user is None:
+        frame = source_frame(node)
+        if frame is None:
             return here
+        user = ir.Location.file(frame.file, frame.line, 0, context=self._c)
         return ir.Location.callsite(here, [user], context=self._c)
 
 

@@ -272,6 +272,13 @@ class SpecializedExecutable:
         self._loaded = loaded
         return loaded
 
+    def wrap_contexts(self, wrap: Callable[[Any], Any]) -> None:
+        """Put what ``wrap`` makes of them in the place of the VM contexts that no call is using, to watch them."""
+        sets = () if self._parameters is None else self._parameters.loaded()
+        for loaded in (self._loaded, *sets):
+            if loaded is not None:
+                loaded.idle[:] = [wrap(context) for context in loaded.idle]
+
     def forget_device(self) -> object:
         """Drop everything that belongs to the device, unreleased; the next call loads anew."""
         views = [(slot.allocator, slot.views) for slot in self._slots]

@@ -150,6 +150,10 @@ class ParameterSets:
         """Keep what came of loading the program with these values."""
         self._sets[_key(tensors)] = (values, program)
 
+    def loaded(self) -> list[Any]:
+        """What was put, for all sets."""
+        return [program for _, program in self._sets.values()]
+
     @property
     def changing(self) -> frozenset[int]:
         """Positions of the parameters that keep changing."""

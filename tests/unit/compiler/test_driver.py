@@ -7,7 +7,7 @@ import pytest
 from turbine_lite.compiler import driver
 from turbine_lite.compiler.flags import Traits
 from turbine_lite.compiler.pipeline import Response
-from turbine_lite.errors import CompilerCrashError, CompilerTimeoutError
+from turbine_lite.errors import CompilationError, CompilerCrashError, CompilerTimeoutError
 from turbine_lite.options import Options
 
 
@@ -55,3 +55,12 @@ def test_the_first_failure_is_the_one_told(monkeypatch):
     monkeypatch.setattr(driver, "compile_in_worker", run)
     with pytest.raises(CompilerCrashError, match="first"):
         driver.compile_to_vmfb(b"", Options(), Traits(keep_f64=False, dynamic=False))
+
+
+def test_a_failure_has_the_stages_that_were_reached(monkeypatch):
+    response = Response(None, "compile", (), {"flow": "module {}"}, {})
+    monkeypatch.setattr(driver, "compile_in_worker", lambda *args, **kwargs: response)
+    with pytest.raises(CompilationError) as caught:
+        driver.compile_to_vmfb(b"", Options(), Traits(keep_f64=False, dynamic=False))
+    assert caught.value.stages == {"flow": "module {}"}
+    assert caught.value.located(dump_dir="d", command=None).stages == {"flow": "module {}"}

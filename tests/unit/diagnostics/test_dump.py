@@ -11,6 +11,7 @@ import torch
 from torch._dynamo.exc import BackendCompilerFailed
 
 from tests.helpers import compiled
+from turbine_lite.compiler.stages import STAGES, file_of
 
 
 def run_command(command: str) -> None:
@@ -22,8 +23,8 @@ def test_linear_has_every_stage_and_the_command_reproduces_the_vmfb(tmp_path, mo
     monkeypatch.setenv("TURBINE_LITE_DUMP", str(tmp_path))
     with torch.no_grad():
         torch.compile(torch.nn.Linear(16, 8), backend="turbine_lite_cpu")(torch.randn(4, 16))
-    (graph,) = tmp_path.iterdir()
-    assert graph.name == "0000_inference"
+    graph = tmp_path / "0000_inference"
+    assert {path.name for path in tmp_path.iterdir()} == {"INDEX.md", graph.name}
     assert (
         "torch.ops.aten.addmm" in (graph / "fx_graph.py").read_text()
         or "aten.mm" in (graph / "fx_graph.py").read_text()
@@ -50,7 +51,55 @@ def test_source_locations_survive_into_the_mlir(tmp_path):
 def test_each_graph_has_a_number(tmp_path):
     model = torch.compile(torch.nn.Linear(3, 3), backend="turbine_lite_cpu", options={"dump_dir": str(tmp_path)})
     model(torch.randn(2, 3)).sum().backward()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["0000_forward", "0001_backward"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0000_forward", "0001_backward", "INDEX.md"]
+
+
+def _compile_inference(**options):
+    with torch.no_grad():
+        compiled(torch.nn.Linear(5, 3), **options)(torch.randn(2, 5))
+
+
+def _compile_training(**options):
+    compiled(torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Tanh()), **options)(torch.randn(2, 5)).sum().backward()
+
+
+def _compile_dynamic(**options):
+    torch.compile(
+        lambda x: torch.softmax(x, -1) * 2, backend="turbine_lite_cpu", options=options, dynamic=True, fullgraph=True
+    )(torch.randn(4, 5))
+
+
+@pytest.mark.parametrize("compile_it", [_compile_inference, _compile_training, _compile_dynamic])
+def test_every_stage_that_is_asked_for_is_there(tmp_path, compile_it):
+    compile_it(dump_dir=str(tmp_path), dump_stages=["all"])
+    regions = [path for path in tmp_path.rglob("region_*") if path.is_dir()]
+    assert len(regions) == (2 if compile_it is _compile_training else 1)
+    index = (tmp_path / "INDEX.md").read_text()
+    for region in regions:
+        for stage in STAGES:
+            assert (region / file_of(stage)).stat().st_size > 100
+            assert f"({(region / file_of(stage)).relative_to(tmp_path).as_posix()})" in index
+        assert "define" in (region / "llvm-ir.ll").read_text()
+        assert "vm.module" in (region / "vm.mlir").read_text()
+        command = json.loads((region / "manifest.json").read_text())["command"]
+        run_command(command)  # stopping on the way changes nothing
+        assert (region / "reproduced.vmfb").read_bytes() == (region / "module.vmfb").read_bytes()
+
+
+def test_stages_that_are_not_asked_for_are_not_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("TURBINE_LITE_DUMP_STAGES", "flow, assembly")
+    _compile_inference(dump_dir=str(tmp_path))
+    (region,) = tmp_path.rglob("region_*")
+    assert {path.name for path in region.iterdir()} & {file_of(stage) for stage in STAGES} == {
+        "flow.mlir",
+        "assembly.s",
+    }
+    assert ".globl" in (region / "assembly.s").read_text()
+
+
+def test_a_stage_that_there_is_not(tmp_path):
+    with pytest.raises(BackendCompilerFailed, match=r"dump_stages.*must be of all, iree-input, .*'linalg'"):
+        _compile_inference(dump_dir=str(tmp_path), dump_stages=["linalg"])
 
 
 def test_large_constants_are_elided_unless_asked_for(tmp_path):
