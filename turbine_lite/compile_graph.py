@@ -33,7 +33,7 @@ from turbine_lite.errors import (
     UnsupportedError,
 )
 from turbine_lite.graph.eager import run_in_eager
-from turbine_lite.graph.extern import KERNEL, use_kernels
+from turbine_lite.graph.extern import KERNEL, mark_written, use_kernels
 from turbine_lite.graph.once import split_off_once
 from turbine_lite.graph.parameters import mark_parameters
 from turbine_lite.graph.partition import partition
@@ -111,7 +111,7 @@ class GraphBuild:
         kind: str,
         dump: Dump,
         *,
-        build_region: BuildRegion = RegionBuild,
+        build_region: BuildRegion | None = None,
         on_outer: OnOuter | None = None,
     ) -> None:
         self._gm, self._kind, self._dump = gm, kind, dump
@@ -120,12 +120,14 @@ class GraphBuild:
         is_inference = kind == "inference"
         if is_inference:
             mark_parameters(gm)
+            if not (options.verify or options.autotune):  # which run the graph more than once on the same arguments
+                mark_written(gm)
         self._with_kernels = use_kernels(gm, options.extern, pack=is_inference and options.pack_parameters)
         self.has_kernels = self._with_kernels is not gm
         if is_inference and self.has_kernels:
             options = _beside_kernels(options, self._with_kernels)
         what = f"graph {next(_numbers)}, {kind}"
-        self._compiler = _GraphCompiler(options, dump, what, build_region, on_outer)
+        self._compiler = _GraphCompiler(options, dump, what, build_region or RegionBuild, on_outer)
         self._parts = self._compiler.begin(self._with_kernels)
 
     def wait(self) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import turbine_lite
 
-__all__ = ["cpu_description", "installed_versions"]
+__all__ = ["cpu_description", "installed_versions", "is_by_intel"]
 
 _PACKAGES = ("torch", "torch-mlir", "iree-base-compiler", "iree-base-runtime")
 
@@ -31,3 +31,9 @@ def cpu_description() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return "\n".join(sorted({line for line in lines if line.startswith(_CPU_LINES)}))
     return f"{platform.machine()} {platform.processor()}"
+
+
+@functools.cache
+def is_by_intel() -> bool:
+    """Whether the CPU is one of Intel's, for which MKL is made."""
+    return "GenuineIntel" in cpu_description()

@@ -51,7 +51,7 @@ _DTYPES = frozenset(
 
 
 # What runs in eager by nature, or because the user asked for it: no news, and no error under fallback="error".
-EXPECTED_KINDS = frozenset({"random", "slower", "disabled", "data-dependent", "small", "once"})
+EXPECTED_KINDS = frozenset({"random", "slower", "disabled", "data-dependent", "small", "once", "in-place"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Reason:
 
     Attributes:
         kind: "disabled", "random", "effect", "dtype", "layout", "device", "data-dependent", "custom-op",
-            "known-wrong", "not-importable", "not-lowered", "index", "divisor", "small", "crash", "timeout",
-            "runtime" or "internal".
+            "known-wrong", "not-importable", "not-lowered", "index", "divisor", "slower", "small", "once", "in-place",
+            "crash", "timeout", "runtime" or "internal".
         text: one sentence for a person.
         node: name of the FX node, or "" for a whole graph.
         op: name of the operator, such as ``aten.sort.default``.

@@ -23,8 +23,8 @@ log = logging.getLogger("turbine_lite")
 
 # How many times slower IREE has to be, and by how many seconds. Less is within what a machine does by itself; and who
 # compiles a few small operators alone wants to see them compiled.
-_MUCH_SLOWER = 1.3
-_LOSS = 100e-6
+_MUCH_SLOWER = 1.1
+_LOSS = 50e-6
 _LOSS_BESIDE = 20e-6
 # Sizes that are dynamic may be small at first, when calling IREE is most of the time, and large later.
 _LOSS_DYNAMIC = 1e-3

@@ -2,6 +2,7 @@
 
 ``choose`` says which, by measured ratios; ``convolution`` and ``linear`` fuse them with their neighbours and give them
 packed weights; ``padding``, ``copies`` and ``views`` clear what lies between; ``layout`` settles the memory layouts;
+``in_place`` writes arguments without copying them;
 ``turbine_lite.graph.once`` moves what depends on parameters alone, packing above all, out of each call.
 """
 
@@ -13,6 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 from turbine_lite.graph.extern import convolution, linear
 from turbine_lite.graph.extern.choose import KERNEL, reason_for_kernel
 from turbine_lite.graph.extern.copies import drop_copies, drop_copies_for_attention
+from turbine_lite.graph.extern.in_place import mark_written, write_in_place
 from turbine_lite.graph.extern.layout import settle_layouts
 from turbine_lite.graph.extern.padding import fold_padding
 from turbine_lite.graph.extern.views import merge_views
@@ -20,7 +22,7 @@ from turbine_lite.graph.insertion import copy_graph_module
 from turbine_lite.graph.once import mark_once
 from turbine_lite.graph.support import reason_for
 
-__all__ = ["KERNEL", "use_kernels"]
+__all__ = ["KERNEL", "mark_written", "use_kernels"]
 
 
 def use_kernels(gm: GraphModule, extern: str, *, pack: bool) -> GraphModule:
@@ -37,7 +39,7 @@ def use_kernels(gm: GraphModule, extern: str, *, pack: bool) -> GraphModule:
         return gm
     changed = copy_graph_module(gm)
     chosen = _choose(changed.graph, extern)
-    if not chosen:
+    if not write_in_place(changed.graph) and not chosen:
         return gm
     drop_copies(changed.graph)
     if pack and not _is_dynamic(changed):

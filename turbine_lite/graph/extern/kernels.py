@@ -18,6 +18,7 @@ __all__ = [
     "linear",
     "pack_convolution",
     "pack_linear",
+    "write_slice",
 ]
 
 # Overloads, not packets of these: choosing one on each call takes longer than small kernels do.
@@ -26,6 +27,7 @@ _convolution_pointwise_binary = torch.ops.mkldnn._convolution_pointwise.binary
 _linear_pointwise = torch.ops.mkldnn._linear_pointwise.default
 _linear_pointwise_binary = torch.ops.mkldnn._linear_pointwise.binary
 _reorder_convolution_weight = torch.ops.mkldnn._reorder_convolution_weight.default
+_slice = torch.ops.aten.slice.Tensor
 _reorder_linear_weight = torch.ops.mkldnn._reorder_linear_weight.default
 
 # Builds of PyTorch may lack it.
@@ -136,6 +138,14 @@ def linear(
     else:
         result = _linear_pointwise_binary(x, other, weight, bias, "add")
     return _clamped(result, bounds)
+
+
+def write_slice(
+    x: Tensor, source: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """``x``, of which a slice along ``dim`` is overwritten with ``source``; see ``aten::slice_scatter``."""
+    _slice(x, dim, start, end, step).copy_(source)
+    return x
 
 
 def _clamped(result: Tensor, bounds: Bounds | None) -> Tensor:

@@ -12,6 +12,7 @@ from turbine_lite.graph.extern.fusing import VIEWS, call_kernel, epilogue_of, er
 from turbine_lite.graph.extern.kernels import HAS_ONEDNN, linear, pack_linear
 from turbine_lite.graph.insertion import call_with_meta
 from turbine_lite.graph.once import ONCE, depends_on_parameters_only
+from turbine_lite.graph.sizes import size_hint
 
 __all__ = ["can_be_packed", "pack"]
 
@@ -21,7 +22,7 @@ aten = torch.ops.aten
 def can_be_packed(node: Node) -> bool:
     """Whether a call is ``x @ weight`` or ``x @ weight + bias``, in float32, with parameters as weight and bias.
 
-    It must be large: oneDNN takes 0.03 ms for any.
+    It must be large: oneDNN takes 0.03 ms for any. With a single row nothing is gained by packing.
     """
     if node.target not in (aten.mm.default, aten.addmm.default) or node.kwargs:
         return False
@@ -29,6 +30,7 @@ def can_be_packed(node: Node) -> bool:
     return (
         HAS_ONEDNN
         and is_large(node)
+        and size_hint(node.meta["val"].shape[0]) > 1
         and all(operand.meta["val"].dtype is torch.float32 for operand in (x, weight))
         and depends_on_parameters_only(weight)
         and not depends_on_parameters_only(x)
