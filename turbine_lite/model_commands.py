@@ -21,7 +21,7 @@ from turbine_lite.compiler.stages import STAGES, file_of
 from turbine_lite.errors import VerificationError
 from turbine_lite.model_argument import Model, load_model
 
-__all__ = ["bench", "compile_model", "explain", "lower", "profile", "run", "verify"]
+__all__ = ["bench", "compile_model", "explain", "inspect", "lower", "profile", "run", "verify"]
 
 # As torch.testing has it, for float32; half precision is rounded elsewhere than in eager.
 _RELATIVE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}
@@ -47,6 +47,19 @@ def profile(args: argparse.Namespace) -> int:
     print(found.to_json() if args.json else found)
     if args.trace is not None:
         found.write_chrome_trace(args.trace)
+    return 0
+
+
+def inspect(args: argparse.Namespace) -> int:
+    """``turbine-lite inspect``: write a page."""
+    model = _model(args)
+    with torch.set_grad_enabled(model.trains):
+        if args.no_compile:
+            turbine_lite.explain(model.function, *model.args, **_how(args)).to_html(args.output, args.model)
+        else:
+            found = turbine_lite.profile(model.function, *model.args, runs=args.runs, **_how(args))
+            found.to_html(args.output, args.model)
+    print(args.output)
     return 0
 
 

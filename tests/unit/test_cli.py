@@ -60,7 +60,7 @@ def _json(done):
 def test_help_teaches(run):
     done = run("--help")
     assert done.returncode == 0
-    commands = ("info", "demo", "run", "explain", "profile", "lower", "compile", "verify", "bench", "cache")
+    commands = ("info", "demo", "run", "explain", "profile", "inspect", "lower", "compile", "verify", "bench", "cache")
     assert all(f"    {command} " in done.stdout for command in commands)
     assert "turbine-lite lower model.py:Net --input 1x3x224x224xf32" in done.stdout
     assert "sizes and type, such as" in run("run", "--help").stdout
@@ -108,6 +108,16 @@ def test_profile(run, tmp_path):
     assert "models.py:14" in done.stdout
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
     assert _json(run("profile", "models.py:make", "--runs", "2", "--json"))["wall_seconds"] > 0
+
+
+def test_inspect(run, tmp_path):
+    done = run("inspect", "models.py:Net", "--input", "3x8xf32", "--runs", "2", "-o", "page.html")
+    assert (done.returncode, done.stdout) == (0, "page.html\n"), done.stderr
+    page = (tmp_path / "page.html").read_text()
+    assert "self.linear(x)" in page
+    assert "linalg.softmax" in page or "linalg.generic" in page
+    assert run("inspect", "models.py:Net", "--input", "3x8xf32", "--no-compile", "-o", "short.html").returncode == 0
+    assert len((tmp_path / "short.html").read_text()) < len(page)
 
 
 def test_lower(run):
@@ -166,6 +176,7 @@ def test_bench(run):
         (("lower", "models.py:make", "--stage", "linalg"), "argument --stage: invalid choice: 'linalg'"),
         (("compile", "models.py:make"), "the following arguments are required: -o/--output"),
         (("compile", "models.py:make", "-o", "models.py"), "turbine-lite: "),
+        (("inspect", "models.py:make", "-o", "none/page.html"), "turbine-lite: [Errno 2] No such file or directory"),
         (("optimise",), "turbine-lite: error: argument COMMAND: invalid choice: 'optimise'"),
         ((), "turbine-lite: error: the following arguments are required: COMMAND"),
     ],

@@ -23,6 +23,13 @@ from turbine_lite.compiler.flags import flag_sets
 from turbine_lite.compiler.parallel import start
 from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.diagnostics.explanation import BreakExplanation, GraphExplanation, RegionExplanation, Report
+from turbine_lite.diagnostics.inspection import (
+    TORCH_DIALECT,
+    InspectedGraph,
+    InspectedRegion,
+    inspect_nodes,
+    read_mlir,
+)
 from turbine_lite.graph.eager import run_in_eager
 from turbine_lite.graph.expand import is_expanded
 from turbine_lite.graph.rewrites import is_rewritten
@@ -89,10 +96,15 @@ def _breaks_of(gm: GraphModule) -> Iterator[BreakExplanation]:
 def _explain_graph(
     graphs: list[GraphExplanation], gm: GraphModule, options: Options, kind: str
 ) -> Callable[[list[Any]], Any]:
-    regions: list[RegionExplanation] = []
+    regions: list[_Lowering] = []
     build = GraphBuild(gm, options, kind, Dump(None), build_region=functools.partial(_Lowering, regions))
     report = build.finish().report
-    graphs.append(GraphExplanation(report, tuple(regions), gm))
+    inspected = InspectedGraph(
+        f"graph {len(graphs)}, {kind}",
+        inspect_nodes(gm, [region.region for region in regions], report),
+        tuple(InspectedRegion({TORCH_DIALECT: region.torch_dialect}) for region in regions),
+    )
+    graphs.append(GraphExplanation(report, tuple(region.explanation for region in regions), gm, inspected))
     in_eager: Callable[[list[Any]], Any] = make_boxed_func(functools.partial(run_in_eager, gm))
     return in_eager
 
@@ -101,12 +113,13 @@ class _Lowering:
     """In the place of a :class:`~turbine_lite.compile_region.RegionBuild`: a region that is lowered, and explained."""
 
     def __init__(
-        self, explained: list[RegionExplanation], region: GraphModule, options: Options, dump: Dump, **hooks: Any
+        self, explained: list[_Lowering], region: GraphModule, options: Options, dump: Dump, **hooks: Any
     ) -> None:
         imported = import_for_iree(region, options, dump)
         self.signature: Signature = imported.signature
         self._explained = explained
-        self._region = region
+        self.region = region
+        self.torch_dialect = read_mlir(imported.module.text())
         module, traits = imported.module, imported.traits
         lookup = look_up(module, options, traits)
         flags = flag_sets(options, traits)[0]
@@ -114,7 +127,7 @@ class _Lowering:
         parameters = [arguments[index].meta["val"] for index in self.signature.parameters]
         constants = [getattr(imported.gm, str(node.target)) for node in imported.gm.graph.find_nodes(op="get_attr")]
         calls = [node for node in region.graph.nodes if node.op == "call_function"]
-        self._explanation = RegionExplanation(
+        self.explanation = RegionExplanation(
             operators=dict(Counter(map(op_name, calls))),
             written_out=dict(
                 Counter(op_name(node) for node in calls if is_expanded(node) or is_rewritten(node.target))
@@ -142,12 +155,12 @@ class _Lowering:
             CompilationError: the region cannot be lowered.
         """
         self.compiled.result()
-        self._explained.append(self._explanation)
+        self._explained.append(self)
         return self
 
     def run(self, args: Sequence[Any]) -> Any:
         """The region in eager."""
-        return run_in_eager(self._region, *args)
+        return run_in_eager(self.region, *args)
 
 
 def _dynamic_dims(arguments: Iterable[Node]) -> set[str]:

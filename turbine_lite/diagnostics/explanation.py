@@ -12,6 +12,8 @@ from typing import Any
 from torch.fx import GraphModule
 
 from turbine_lite.diagnostics.graph_script import write_graph_script
+from turbine_lite.diagnostics.inspection import InspectedGraph
+from turbine_lite.diagnostics.inspector import write_page
 from turbine_lite.graph.report import GraphReport
 from turbine_lite.graph.support import EXPECTED_KINDS, Reason
 
@@ -103,11 +105,13 @@ class GraphExplanation:
         report: what becomes of it.
         regions: details of the regions in the report, in the same order.
         module: the graph itself, in ATen operators.
+        inspected: its nodes and what they are in MLIR.
     """
 
     report: GraphReport
     regions: tuple[RegionExplanation, ...]
     module: GraphModule = dataclasses.field(repr=False, compare=False)
+    inspected: InspectedGraph = dataclasses.field(repr=False, compare=False)
 
     def lines(self) -> Iterator[str]:
         """For people."""
@@ -174,6 +178,14 @@ class Report:
         breaks = [dataclasses.asdict(one) for one in self.breaks]
         content = {"graphs": graphs, "breaks": breaks, "advice": self.advice, "options": dict(self.options)}
         return json.dumps(content, indent=1)
+
+    def to_html(self, file: str | Path, title: str = "turbine_lite") -> None:
+        """Write a page with the user's lines, the FX graphs and the torch dialect side by side.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        write_page([graph.inspected for graph in self.graphs], title, file)
 
     def write_repro(self, directory: str | Path) -> list[Path]:
         """Write each graph as a script of its own, see ``graph_script.py``: ``graph_0/reproduce.py`` and so on.

@@ -19,34 +19,28 @@ from torch.fx import GraphModule
 
 from turbine_lite.backend import compile_captured
 from turbine_lite.compile_graph import GraphBuild
-from turbine_lite.compile_region import RegionBuild, prepare
-from turbine_lite.diagnostics.dispatches import bytes_of_dispatches, origins_of_dispatches, time_dispatches
 from turbine_lite.diagnostics.dump import Dump
+from turbine_lite.diagnostics.inspection import InspectedGraph
 from turbine_lite.diagnostics.profiled import (
     TORCH_MARK,
-    DispatchTime,
     EagerTime,
     NodeTime,
     Profile,
     RegionTime,
 )
+from turbine_lite.diagnostics.profiled_region import STAGES_OF_PROFILES, ProfiledGraph, ProfiledRegion
 from turbine_lite.diagnostics.roofline import bytes_of, flops_of, measured_peaks
 from turbine_lite.diagnostics.timeline import Event, Timeline
-from turbine_lite.errors import ExecutionError
 from turbine_lite.graph.source import source_line
 from turbine_lite.graph.support import op_name
 from turbine_lite.options import Options
-from turbine_lite.runtime.executable import SpecializedExecutable
 from turbine_lite.runtime.memory import keep_freed_memory
-from turbine_lite.runtime.trial import DriverTrial, Program
 
 __all__ = ["profile"]
 
 # Trials of drivers, and of eager, end within so many calls.
 _WARM_UP = 20
 _SECONDS_OF_WARM_UP = 10.0
-
-_STAGES = ("flow", "executable-sources")
 
 
 def profile(
@@ -90,7 +84,7 @@ def profile(
             verify=False,
             compile="blocking",
             dump_dir=folder,
-            dump_stages=_STAGES,
+            dump_stages=STAGES_OF_PROFILES,
             compile_flags=(*resolved.compile_flags, "--mlir-print-debuginfo"),
         )
         profiling = _Profiling(chosen, Path(folder))
@@ -110,6 +104,7 @@ def profile(
             peaks=measured_peaks(),
             last_call=last_call,
             torch_events=torch_events,
+            graphs=profiling.inspected(),
         )
 
 
@@ -120,9 +115,8 @@ class _Profiling:
         self.timeline = Timeline()
         self._options = options
         self._folder = folder
-        self._regions: list[_ProfiledRegion] = []
         self._nodes: dict[str, NodeTime] = {}
-        self._graphs = 0
+        self._graphs: list[ProfiledGraph] = []
 
     def backend(self, gm: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """A backend of Dynamo."""
@@ -130,14 +124,16 @@ class _Profiling:
         return self.timeline.wrap(run, "captured", "")
 
     def _compile_one(self, gm: GraphModule, options: Options, kind: str) -> Callable[[list[Any]], Any]:
-        number, self._graphs = self._graphs, self._graphs + 1
+        number = len(self._graphs)
+        graph = ProfiledGraph(f"graph {number}, {kind}", gm)
+        self._graphs.append(graph)
         folder = self._folder / f"graph_{number}"
         folder.mkdir()
 
-        def build_region(region: GraphModule, options: Options, dump: Dump, **hooks: Any) -> _ProfiledRegion:
-            name = f"graph {number} region {len(self._regions)}"
-            self._regions.append(_ProfiledRegion(self.timeline, name, region, options, dump, **hooks))
-            return self._regions[-1]
+        def build_region(region: GraphModule, options: Options, dump: Dump, **hooks: Any) -> ProfiledRegion:
+            name = f"graph {number} region {len(graph.regions)}"
+            graph.regions.append(ProfiledRegion(self.timeline, name, region, options, dump, **hooks))
+            return graph.regions[-1]
 
         build = GraphBuild(
             gm,
@@ -148,6 +144,7 @@ class _Profiling:
             on_outer=functools.partial(self._watch, f"graph {number}"),
         )
         run = build.finish()
+        graph.report = run.report
         boxed: Callable[[list[Any]], Any] = self.timeline.wrap(run, "graph", f"graph {number}")
         vars(boxed).update(_boxed_call=True, report=run.report)
         return boxed
@@ -170,10 +167,19 @@ class _Profiling:
         started = time.perf_counter()
         for _ in range(_WARM_UP):
             call()
-            if time.perf_counter() - started > _SECONDS_OF_WARM_UP and all(r.is_settled for r in self._regions):
+            if time.perf_counter() - started > _SECONDS_OF_WARM_UP and all(
+                region.is_settled for region in self._regions()
+            ):
                 break
-        for region in self._regions:
+        for region in self._regions():
             region.watch_invocations()
+
+    def _regions(self) -> list[ProfiledRegion]:
+        return [region for graph in self._graphs for region in graph.regions]
+
+    def inspected(self) -> tuple[InspectedGraph, ...]:
+        """What was compiled."""
+        return tuple(graph.inspected() for graph in self._graphs)
 
     def node_times(self, events: Sequence[Event]) -> tuple[NodeTime, ...]:
         """The calls that run outside of IREE, the slowest first."""
@@ -191,112 +197,11 @@ class _Profiling:
                 region.driver,
                 whole.get(region.name, 0.0),
                 invoke.get(region.name, 0.0),
-                region.dispatch_times(),
+                region.dispatch_times,
             )
-            for region in self._regions
+            for region in self._regions()
             if region.is_complete and region.name in whole
         )
-
-
-class _ProfiledRegion(RegionBuild):
-    """A region whose program has clocks in it, and whose dispatches can be timed."""
-
-    def __init__(
-        self, timeline: Timeline, name: str, region: GraphModule, options: Options, dump: Dump, **hooks: Any
-    ) -> None:
-        # What a trial runs in its place.
-        region.forward = timeline.wrap(region.forward, "kernel", name)
-        self.name = name
-        self._timeline = timeline
-        self._folder = dump.path
-        self._region = region
-        self._executables: tuple[SpecializedExecutable, ...] = ()
-        self._trial: DriverTrial | None = None
-        self._call: tuple[SpecializedExecutable, Sequence[Any], Sequence[torch.Tensor]] | None = None
-        super().__init__(region, options, dump, **hooks)
-
-    def finish(self) -> Program:
-        program = super().finish()
-        self._trial = program if isinstance(program, DriverTrial) else None
-        self._executables = program.rivals if isinstance(program, DriverTrial) else (program,)
-        for executable in self._executables:
-            self._watch(executable)
-        return program
-
-    def _watch(self, executable: SpecializedExecutable) -> None:
-        run = executable.run
-
-        def remember(args: Sequence[Any]) -> list[torch.Tensor]:
-            results = run(args)
-            self._call = executable, args, results
-            return results
-
-        # On the object itself, where trials look it up.
-        executable.run = self._timeline.wrap(remember, "region", self.name)  # type: ignore[method-assign]
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether its driver is chosen."""
-        return self._trial is None or self._trial.driver != "auto"
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether it was compiled and called."""
-        return self._call is not None
-
-    @property
-    def driver(self) -> str:
-        """IREE's driver for it."""
-        assert self._call is not None
-        return self._call[0].driver
-
-    def watch_invocations(self) -> None:
-        """Put clocks around the calls of IREE's VM."""
-        for executable in self._executables:
-            executable.wrap_contexts(lambda context: _TimedContext(context, self._timeline, self.name))
-
-    def dispatch_times(self) -> tuple[DispatchTime, ...]:
-        """By IREE's profiler; none if it does not run here."""
-        assert self._call is not None
-        assert self._folder is not None
-        executable, args, results = self._call
-        inputs = self._folder / "arguments"
-        inputs.mkdir(exist_ok=True)
-        try:
-            dispatches = time_dispatches(
-                executable.vmfb, executable.signature, executable.driver, args, results, inputs
-            )
-        except ExecutionError:
-            return ()
-        origins = origins_of_dispatches(_read(self._folder / "executable-sources.mlir"))
-        sizes = bytes_of_dispatches(_read(self._folder / "flow.mlir"))
-        flops = {node.name: flops_of(node) for node in prepare(self._region).gm.graph.nodes}
-        times = []
-        for dispatch in sorted(dispatches, key=lambda one: -one.seconds):
-            origin = origins.get(dispatch.name)
-            nodes = () if origin is None else origin.nodes
-            # A node that became several dispatches is counted at the slowest of them.
-            work = sum(flops.pop(name, 0) for name in nodes)
-            size = sizes.get(dispatch.name)
-            times.append(
-                DispatchTime(
-                    dispatch.name,
-                    dispatch.seconds,
-                    dispatch.calls,
-                    nodes,
-                    () if origin is None else tuple(f"{file}:{line}" for file, line in origin.lines),
-                    work,
-                    None if size is None else int(size * dispatch.calls),
-                )
-            )
-        return tuple(times)
-
-
-class _TimedContext:
-    """A VM context whose invocations are events."""
-
-    def __init__(self, context: Any, timeline: Timeline, name: str) -> None:
-        self.invoke = timeline.wrap(context.invoke, "invoke", name)
 
 
 def _timed_in_turns(timeline: Timeline, call: Callable[[], Any], runs: int) -> tuple[list[float], list[Event]]:
@@ -370,10 +275,3 @@ def _eager_times(call: Callable[[], Any], runs: int) -> EagerTime:
     operators = {row.key: row.self_cpu_time_total / 1e6 for row in profiler.key_averages()}
     slowest = sorted(operators.items(), key=lambda item: -item[1])
     return EagerTime(statistics.median(seconds), dict(slowest))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except OSError:
-        return ""

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from turbine_lite.diagnostics.inspection import InspectedGraph
+from turbine_lite.diagnostics.inspector import write_page
 from turbine_lite.diagnostics.timeline import Event
 
 __all__ = ["TORCH_MARK", "DispatchTime", "EagerTime", "NodeTime", "Peaks", "Profile", "RegionTime"]
@@ -112,6 +114,7 @@ class Profile:
         peaks: what the machine reaches.
         last_call: the events of one more call with clocks in it.
         torch_events: what torch's profiler saw of it, as Chrome's trace events.
+        graphs: what was compiled, from the user's lines to dispatches.
     """
 
     PARTS: ClassVar[dict[str, str]] = {
@@ -132,11 +135,20 @@ class Profile:
     peaks: Peaks
     last_call: Event
     torch_events: Sequence[Mapping[str, Any]]
+    graphs: tuple[InspectedGraph, ...]
 
     def to_json(self) -> str:
-        """All of it but the events, for machines."""
-        names = [field.name for field in dataclasses.fields(self) if field.name not in ("last_call", "torch_events")]
+        """The times, for machines."""
+        names = ("wall_seconds", "parts", "nodes", "regions", "eager", "peaks")
         return json.dumps({name: _plain(getattr(self, name)) for name in names}, indent=1)
+
+    def to_html(self, file: str | Path, title: str = "turbine_lite") -> None:
+        """Write a page with the user's lines, the FX graphs, MLIR and dispatches side by side.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        write_page(self.graphs, title, file)
 
     def write_chrome_trace(self, file: str | Path) -> None:
         """Write one call for Perfetto or ``chrome://tracing``, with what torch's profiler saw of it.
