@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from turbine_lite.graph.support import Reason
 from turbine_lite.options import MODES, Options
 
 README = Path(__file__).parents[2] / "README.md"
@@ -14,6 +15,14 @@ def test_the_options_table_is_current():
     rows = [f"| `{name}` | `{default}` | `{env}` | {doc} |" for name, default, env, doc in Options.table()]
     assert "\n".join(rows) in README.read_text()
     assert all(f"`{mode}`" in README.read_text() for mode in MODES)
+
+
+def test_the_kinds_of_reasons_are_all_there():
+    kinds = re.findall(r'"([a-z-]+)"', Reason.__doc__.split("kind:")[1].split("text:")[0])
+    rows = [line.split("|")[1] for line in README.read_text().splitlines() if line.startswith("| `")]
+    documented = {kind for row in rows for kind in re.findall(r"`([a-z-]+)`", row)}
+    assert len(kinds) > 15
+    assert set(kinds) <= documented
 
 
 def test_the_python_blocks_run(tmp_path):
