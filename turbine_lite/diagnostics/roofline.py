@@ -21,7 +21,7 @@ from turbine_lite.graph.work import multiplies_and_adds, operations_of
 __all__ = ["bytes_of", "flops_of", "measured_peaks"]
 
 # Of kernels with packed weights: the dimension of the result that is the weight's.
-_WEIGHT_OF_KERNEL: dict[Any, int] = {kernels.linear: -1, kernels.convolution: 1}
+_WEIGHT_OF_KERNEL: dict[Any, int] = {kernels.linear: -1, kernels.linear_by_mkl: -1, kernels.convolution: 1}
 
 _SIZE = 1024
 _ELEMENTS = 16 << 20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,7 +12,8 @@ from torch._dynamo.utils import counters
 
 from tests.helpers import assert_same
 from tests.unit.graph.kernels import captured, count_kernels, run_compiled
-from turbine_lite.graph.extern import use_kernels
+from turbine_lite.graph.extern import kernels, use_kernels
+from turbine_lite.graph.extern import linear as extern_linear
 
 pytestmark = pytest.mark.usefixtures("small_is_enough")
 
@@ -143,3 +146,58 @@ def test_attention_of_copies_lies_in_memory_as_in_eager():
 
     with torch.no_grad():
         assert_same(run_compiled(program, extern="all")(x), program(x))
+
+
+_AFTER = {
+    "nothing": lambda y, x: y,
+    "relu": lambda y, x: F.relu(y),
+    "clamp": lambda y, x: y.clamp(-0.5, 0.25),
+    "silu": lambda y, x: F.silu(y),
+    "sigmoid": lambda y, x: torch.sigmoid(y),
+    "tanh": lambda y, x: torch.tanh(y),
+    "hardswish": lambda y, x: F.hardswish(y),
+    "gelu": lambda y, x: F.gelu(y),
+    "gelu by tanh": lambda y, x: F.gelu(y, approximate="tanh"),
+    "leaky relu": lambda y, x: F.leaky_relu(y, 0.3),
+    "sum and relu": lambda y, x: F.relu(y + x),
+}
+
+
+@pytest.mark.parametrize("by_mkl", [False, True])
+@pytest.mark.parametrize("after", _AFTER)
+@pytest.mark.parametrize("shape", [(4, 8), (2, 3, 8)])
+def test_either_library(monkeypatch, shape, after, by_mkl):
+    if by_mkl and not kernels.HAS_MKL:
+        pytest.skip("this build of PyTorch has no MKL")
+    monkeypatch.setattr(extern_linear, "is_by_intel", lambda: by_mkl)
+    linear = nn.Linear(8, 8)
+
+    def function(x):
+        return _AFTER[after](linear(x), x)
+
+    with torch.no_grad():
+        run = run_compiled(function, extern="all")
+        for step in range(3):
+            x = torch.randn(*shape)
+            x.view(-1)[0] = float("nan") if step == 1 else 1.0
+            assert_same(run(x), function(x))
+            linear.weight.mul_(1.5)  # packed anew
+    assert count_kernels()
+
+
+def test_who_multiplies(monkeypatch):
+    calls = []
+    for name in ("linear", "linear_by_mkl"):
+        real = getattr(kernels, name)
+
+        def noted(*args, real=real, name=name):
+            calls.append(name)
+            return real(*args)
+
+        monkeypatch.setattr(kernels, name, functools.wraps(real)(noted))
+    for by_intel in (False, True):
+        torch._dynamo.reset()
+        monkeypatch.setattr(extern_linear, "is_by_intel", lambda by_intel=by_intel: by_intel)
+        with torch.no_grad():
+            run_compiled(nn.Linear(8, 8), extern="all")(torch.randn(4, 8))
+    assert calls == ["linear", "linear_by_mkl" if kernels.HAS_MKL else "linear"]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 __all__ = [
+    "HAS_MKL",
     "HAS_ONEDNN",
     "NO_ACTIVATION",
     "Activation",
@@ -16,8 +18,10 @@ __all__ = [
     "fold_bias",
     "fold_weight",
     "linear",
+    "linear_by_mkl",
     "pack_convolution",
     "pack_linear",
+    "pack_linear_for_mkl",
     "write_slice",
 ]
 
@@ -30,8 +34,9 @@ _reorder_convolution_weight = torch.ops.mkldnn._reorder_convolution_weight.defau
 _slice = torch.ops.aten.slice.Tensor
 _reorder_linear_weight = torch.ops.mkldnn._reorder_linear_weight.default
 
-# Builds of PyTorch may lack it.
+# Builds of PyTorch may lack them.
 HAS_ONEDNN: bool = torch._C._has_mkldnn
+HAS_MKL: bool = HAS_ONEDNN and torch._C.has_mkl
 
 # oneDNN's name of an activation, its numbers and its variant.
 Activation = tuple[str, tuple[float, ...], str]
@@ -138,6 +143,48 @@ def linear(
     else:
         result = _linear_pointwise_binary(x, other, weight, bias, "add")
     return _clamped(result, bounds)
+
+
+def pack_linear_for_mkl(weight: Tensor, rows: int) -> Tensor:
+    """The weight (in, out) of a matmul as MKL wants it for ``rows`` rows; opaque."""
+    packed: Tensor = torch.ops.mkl._mkl_reorder_linear_weight(weight.t().contiguous(), rows)
+    return packed
+
+
+def linear_by_mkl(
+    x: Tensor,
+    other: Tensor | None,
+    packed: Tensor,
+    weight: Tensor,
+    rows: int,
+    bias: Tensor | None,
+    activation: Activation,
+    bounds: Bounds | None,
+) -> Tensor:
+    """What :func:`linear` does, by MKL, and by ATen what follows the matmul.
+
+    Args:
+        packed: from :func:`pack_linear_for_mkl`.
+        weight: (in, out), what was packed.
+        rows: of ``x``, as a matrix.
+        x, other, bias, activation, bounds: as for :func:`linear`.
+    """
+    result: Tensor = torch.ops.mkl._mkl_linear.default(x, packed, weight.t(), bias, rows)
+    if other is not None:
+        result.add_(other)
+    return _clamped(_ACTIVATIONS[activation[0]](result, activation), bounds)
+
+
+# By oneDNN's names. The result is nobody else's.
+_ACTIVATIONS: dict[str, Callable[[Tensor, Activation], Tensor]] = {
+    "none": lambda x, _: x,
+    "swish": lambda x, _: functional.silu(x, inplace=True),
+    "sigmoid": lambda x, _: x.sigmoid_(),
+    "tanh": lambda x, _: x.tanh_(),
+    "hardswish": lambda x, _: functional.hardswish(x, inplace=True),
+    "gelu": lambda x, activation: functional.gelu(x, approximate=activation[2]),
+    "leaky_relu": lambda x, activation: functional.leaky_relu(x, activation[1][0], inplace=True),
+}
 
 
 def write_slice(
