@@ -132,6 +132,8 @@ class _Profiling:
 
         def build_region(region: GraphModule, options: Options, dump: Dump, **hooks: Any) -> ProfiledRegion:
             name = f"graph {number} region {len(graph.regions)}"
+            # Where a trial leaves it to eager.
+            self._nodes[name] = NodeTime(name, "a region, left to eager", "", 0.0, 0, None)
             graph.regions.append(ProfiledRegion(self.timeline, name, region, options, dump, **hooks))
             return graph.regions[-1]
 
@@ -184,7 +186,9 @@ class _Profiling:
     def node_times(self, events: Sequence[Event]) -> tuple[NodeTime, ...]:
         """The calls that run outside of IREE, the slowest first."""
         seconds = _median_by_name(events, lambda event: event.kind == "kernel")
-        timed = [dataclasses.replace(node, seconds=seconds.get(name, 0.0)) for name, node in self._nodes.items()]
+        timed = [
+            dataclasses.replace(node, seconds=seconds[name]) for name, node in self._nodes.items() if name in seconds
+        ]
         return tuple(sorted(timed, key=lambda node: -node.seconds))
 
     def region_times(self, events: Sequence[Event]) -> tuple[RegionTime, ...]:

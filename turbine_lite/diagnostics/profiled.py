@@ -174,10 +174,9 @@ class Profile:
         for part, meaning in self.PARTS.items():
             yield f"{_ms(self.parts[part])} {self.parts[part] / total:6.1%}  {meaning}"
         yield f"{_ms(total)}         together, with clocks in between"
-        called = [node for node in self.nodes if node.seconds]
-        if called:
+        if self.nodes:
             yield from ("", "kernels and eager, the slowest first")
-            yield from self._table(called, lambda node: f"{node.op}  {node.source}")
+            yield from self._table(self.nodes, lambda node: f"{node.op}  {node.source}")
         for region in self.regions:
             yield from ("", f"{region.name}, {region.driver}: {_ms(region.invoke_seconds)}; its dispatches")
             if not region.dispatches:

@@ -107,7 +107,7 @@ _MATMULS = (
     _Row("a matmul", 1.6, _has_rows),
     # There, MKL reads a matrix at 20 to 25 GB/s, IREE at 16, a copy of torch's at 19; on Zen 5 IREE is the faster one
     # (GPT-2 takes 0.6 of eager's time).
-    _Row("a matmul with a vector, on a CPU of Intel's,", 1.4, _is_vector_on_intel),
+    _Row("a matmul with a vector, on a CPU of Intel's,", 1.4, _is_vector_on_intel, small=True),
 )
 
 # By operator; the first row that holds, for calls of its size, is taken.
