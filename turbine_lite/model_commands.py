@@ -73,10 +73,7 @@ def lower(args: argparse.Namespace) -> int:
             if len(files) > 1:
                 print(f"// {file.parent.relative_to(folder).as_posix()}")
             print(file.read_text())
-    if not files:
-        print("turbine-lite: nothing of it runs in IREE; turbine-lite explain says why")
-        return 1
-    return 0
+    return 0 if files else _nothing_in_iree()
 
 
 def compile_model(args: argparse.Namespace) -> int:
@@ -86,7 +83,12 @@ def compile_model(args: argparse.Namespace) -> int:
     for program in programs:
         print(f"{program}  {program.stat().st_size / 1024:.0f} KiB")
     print(args.output / "INDEX.md")
-    return 0 if programs else 1
+    return 0 if programs else _nothing_in_iree()
+
+
+def _nothing_in_iree() -> int:
+    print("turbine-lite: nothing of it runs in IREE; turbine-lite explain says why, --option extern=none may help")
+    return 1
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
+
+import pytest
 
 from turbine_lite.graph.support import Reason
 from turbine_lite.options import MODES, Options
@@ -40,9 +45,42 @@ def test_the_python_blocks_run(tmp_path):
     assert "script.py" in (region / "torch.mlir").read_text()
 
 
-def test_the_demo_runs_and_agrees_with_eager():
-    done = subprocess.run([sys.executable, "-m", "turbine_lite.demo"], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize(
+    "command",
+    [(sys.executable, "-m", "turbine_lite.demo"), (str(Path(sysconfig.get_path("scripts"), "turbine-lite")), "demo")],
+)
+def test_the_demo_runs_and_agrees_with_eager(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "equal within 1e-4" in done.stdout
     assert re.search(r"eager [\d.]+ ms, turbine_lite [\d.]+ ms, ratio [\d.]+", done.stdout)
+
+
+_MODEL = """\
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = torch.nn.Conv2d(3, 4, 7, 16)
+        self.head = torch.nn.Linear(4, 5)
+
+    def forward(self, images):
+        return self.head(self.convolution(images).relu().mean((2, 3)))
+"""
+
+
+def test_the_commands_run(tmp_path):
+    blocks = re.findall(r"```sh\n(.*?)```", README.read_text(), re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith("turbine-lite ")]
+    assert len(lines) > 10
+    (tmp_path / "model.py").write_text(_MODEL)
+    scripts = sysconfig.get_path("scripts")
+    environment = {**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
+    has_compiler = any(shutil.which(name) for name in ("g++", "clang++"))  # which inductor needs
+    for line in lines if has_compiler else [line.replace("--against inductor", "") for line in lines]:
+        done = subprocess.run(
+            ["sh", "-c", line], capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
+        )
+        assert done.returncode == 0, (line, done.stdout, done.stderr)
