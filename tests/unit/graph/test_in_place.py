@@ -7,6 +7,7 @@ import torch
 from torch._dynamo.utils import counters
 
 from tests.helpers import assert_same
+from turbine_lite.graph.extern.in_place import WRITTEN, write_in_place
 
 _CALLS = 3
 
@@ -142,6 +143,36 @@ def test_a_result_that_is_no_alias_stays_none():
         return written, written.transpose(0, 1), written.sin() * 2
 
     _check(function, _cache(1, 8, 512, 64), torch.randn(1, 8, 1, 64), torch.tensor([7]), in_place=False)
+
+
+@pytest.mark.parametrize(
+    ("results", "in_place"),
+    [
+        (lambda graph, write: [write], True),
+        (lambda graph, write: [write, graph.call_function(torch.ops.aten.sin.default, (write,))], True),
+        (lambda graph, write: [write, write], False),  # as common subexpressions may become
+        (lambda graph, write: [write, graph.call_function(torch.ops.aten.t.default, (write,))], False),
+        (
+            lambda graph, write: [
+                write,
+                graph.call_function(
+                    torch.ops.aten.slice.Tensor, (graph.call_function(torch.ops.aten.t.default, (write,)), 0, 0, 2)
+                ),
+            ],
+            False,
+        ),
+    ],
+    ids=["alone", "read", "twice", "its view", "a view of its view"],
+)
+def test_memory_that_the_caller_gets_is_not_the_arguments(results, in_place):
+    graph = torch.fx.Graph()
+    cache, at, new = (graph.placeholder(name) for name in ("cache", "at", "new"))
+    write = graph.call_function(torch.ops.aten.index_copy.default, (cache, 0, at, new))
+    cache.meta = {"val": torch.empty(512, 512), WRITTEN: 0}
+    write.meta["val"] = torch.empty(512, 512)
+    graph.output(tuple(results(graph, write)))
+    assert write_in_place(graph) is in_place
+    assert (write.target is torch.ops.aten.index_copy_.default) is in_place
 
 
 def test_a_result_that_is_an_alias_stays_one():
