@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 import turbine_lite
 from turbine_lite.compiler.stages import STAGES, file_of
 from turbine_lite.errors import VerificationError
-from turbine_lite.model_argument import Model, load_model
+from turbine_lite.model_argument import Model, ModelError, load_model
 
 __all__ = ["bench", "compile_model", "explain", "inspect", "lower", "profile", "run", "verify"]
 
@@ -41,6 +41,7 @@ def explain(args: argparse.Namespace) -> int:
 
 def profile(args: argparse.Namespace) -> int:
     """``turbine-lite profile``."""
+    _check_folder_of(args.trace)
     model = _model(args)
     with torch.set_grad_enabled(model.trains):
         found = turbine_lite.profile(model.function, *model.args, runs=args.runs, **_how(args))
@@ -52,6 +53,7 @@ def profile(args: argparse.Namespace) -> int:
 
 def inspect(args: argparse.Namespace) -> int:
     """``turbine-lite inspect``: write a page."""
+    _check_folder_of(args.output)
     model = _model(args)
     with torch.set_grad_enabled(model.trains):
         if args.no_compile:
@@ -84,6 +86,12 @@ def compile_model(args: argparse.Namespace) -> int:
         print(f"{program}  {program.stat().st_size / 1024:.0f} KiB")
     print(args.output / "INDEX.md")
     return 0 if programs else _nothing_in_iree()
+
+
+def _check_folder_of(file: Path | None) -> None:
+    """Better before minutes of work than after."""
+    if file is not None and not file.parent.is_dir():
+        raise ModelError(f"cannot write {file}: there is no directory {file.parent}")
 
 
 def _nothing_in_iree() -> int:
