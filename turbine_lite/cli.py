@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
-    except Exception as error:
+    except Exception as error:  # also from the user's model: one line says it
         if args.debug:
             traceback.print_exc()
         elif isinstance(error, _EXPECTED_ERRORS):

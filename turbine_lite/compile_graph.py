@@ -97,8 +97,8 @@ class GraphBuild:
         gm, options, kind: as for :func:`compile_graph`.
         dump: where to write what it is made from.
         build_region: what takes the place of :class:`~turbine_lite.compile_region.RegionBuild`.
-        on_outer: called with each graph module that calls regions and kernels, to change it, if it
-            compiles it again.
+        on_outer: called with each graph module that calls regions and kernels; it may change that, and must recompile
+            it then.
 
     Attributes:
         has_kernels: whether some of its operators stay with kernels of PyTorch's libraries.

@@ -116,7 +116,7 @@ def load_model(name: str, inputs: Sequence[str], *, trains: bool = False) -> Mod
 def _made_by(name: str, factory: Callable[[], Any]) -> Any:
     try:
         return factory()
-    except Exception as error:
+    except Exception as error:  # the user's code may raise anything
         raise ModelError(f"{name}() failed: {type(error).__name__}: {error}") from error
 
 
@@ -153,7 +153,7 @@ def _import(where: str) -> ModuleType:
         return module
     except ModelError:
         raise
-    except Exception as error:
+    except Exception as error:  # the user's code may raise anything
         raise ModelError(f"cannot import {where}: {type(error).__name__}: {error}") from error
 
 

@@ -135,12 +135,10 @@ def verify(args: argparse.Namespace) -> int:
     """``turbine-lite verify``: compare each graph with eager, and find the operator at fault."""
     try:
         _compile(args, verify="error")
-    except BackendCompilerFailed as failure:
-        if not isinstance(failure.inner_exception, VerificationError):
+    except (BackendCompilerFailed, VerificationError) as failure:  # from the compilation, or from a call
+        error = getattr(failure, "inner_exception", failure)
+        if not isinstance(error, VerificationError):
             raise
-        print(failure.inner_exception)
-        return 1
-    except VerificationError as error:
         print(error)
         return 1
     print("equal to eager")

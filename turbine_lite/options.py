@@ -174,9 +174,7 @@ class Options:
     )
     dump_stages: tuple[str, ...] = _option(
         DEFAULT_STAGES,
-        "With dump_dir, the stages of IREE's compiler to write: all, or of iree-input, input, abi, preprocessing, "
-        "global-optimization, dispatch-creation, flow, stream, executable-sources, executable-configurations, "
-        "executable-targets, hal, vm, llvm-ir, assembly.",
+        f"With dump_dir, the stages of IREE's compiler to write: {ALL}, or of {', '.join(STAGES)}.",
         affects_code=False,
         check=_known_stages,
     )

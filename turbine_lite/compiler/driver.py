@@ -11,6 +11,7 @@ from turbine_lite.compiler.flags import FlagSet, Traits, flag_sets
 from turbine_lite.compiler.pipeline import Diagnostic, Request, Response, compile_module
 from turbine_lite.compiler.stages import chosen_stages
 from turbine_lite.errors import CompilationError, CompilerCrashError, CompilerKilledError, CompilerTimeoutError
+from turbine_lite.mlir.locations import NODE_FILE_PREFIX
 from turbine_lite.options import Options
 
 __all__ = ["Compiled", "check_compiling", "check_lowering", "compile_to_vmfb", "failed_nodes"]
@@ -125,7 +126,7 @@ def _first_line(diagnostic: Diagnostic) -> str:
     return line if len(line) <= 300 else line[:300] + "..."
 
 
-_NODE_LOCATION = re.compile(r"^fx/([^:\n]+):\d+:\d+: (.*)$", re.MULTILINE)
+_NODE_LOCATION = re.compile(rf"^{NODE_FILE_PREFIX}([^:\n]+):\d+:\d+: (.*)$", re.MULTILINE)
 
 
 def failed_nodes(error: CompilationError) -> dict[str, str]:

@@ -46,4 +46,4 @@ def chosen_stages(names: Iterable[str]) -> tuple[str, ...]:
 
 def file_of(stage: str) -> str:
     """The file name of a stage in a dump."""
-    return stage + {"llvm-ir": ".ll", "assembly": ".s"}.get(stage, ".mlir")
+    return stage + LLVM_STAGES.get(stage, ".mlir").removeprefix(".optimized")

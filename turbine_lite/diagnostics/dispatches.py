@@ -23,6 +23,7 @@ from turbine_lite.compiler.flags import STACK_BYTES
 from turbine_lite.errors import ExecutionError
 from turbine_lite.graph.signature import ScalarInput, Signature, TensorInput
 from turbine_lite.mlir.entry_point import ENTRY_POINT, PARAMETER_SCOPE, parameter_name
+from turbine_lite.mlir.locations import lines_in, nodes_in
 
 __all__ = ["Dispatch", "Origin", "bytes_of_dispatches", "origins_of_dispatches", "time_dispatches"]
 
@@ -138,9 +139,6 @@ def _type(shape: Sequence[int], dtype: torch.dtype) -> str:
     return "x".join([*map(str, shape), _ELEMENT_TYPES[dtype]])
 
 
-# Locations as the importer writes them, see mlir/importer.py: an FX node, called from a line.
-_NODE = re.compile(r'"fx/([^"]+)":\d+:\d+')
-_LINE = re.compile(r'"((?!fx/)[^"]+)":(\d+):\d+')
 _EXPORT = re.compile(r"hal\.executable\.export public @([\w$.\"]+)")
 _EXECUTABLE = re.compile(r"^  hal\.executable private @", re.MULTILINE)
 
@@ -152,9 +150,7 @@ def origins_of_dispatches(executable_sources: str) -> dict[str, Origin]:
         body = text[: text.find("\n  }")]
         export = _EXPORT.search(body)
         if export is not None:
-            nodes = tuple(dict.fromkeys(_NODE.findall(body)))
-            lines = tuple(dict.fromkeys((file, int(number)) for file, number in _LINE.findall(body)))
-            origins[export.group(1).strip('"')] = Origin(nodes, lines)
+            origins[export.group(1).strip('"')] = Origin(nodes_in(body), lines_in(body))
     return origins
 
 

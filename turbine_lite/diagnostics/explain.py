@@ -21,6 +21,7 @@ from turbine_lite.compile_region import import_for_iree
 from turbine_lite.compiler.cached import check_cached, look_up
 from turbine_lite.compiler.flags import flag_sets
 from turbine_lite.compiler.parallel import start
+from turbine_lite.diagnostics.alone import compile_alone
 from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.diagnostics.explanation import BreakExplanation, GraphExplanation, RegionExplanation, Report
 from turbine_lite.diagnostics.inspection import (
@@ -28,7 +29,6 @@ from turbine_lite.diagnostics.inspection import (
     InspectedGraph,
     InspectedRegion,
     inspect_nodes,
-    read_mlir,
 )
 from turbine_lite.graph.eager import run_in_eager
 from turbine_lite.graph.expand import is_expanded
@@ -77,8 +77,7 @@ def explain(
         breaks.extend(_breaks_of(gm))
         return compile_captured(gm, example_inputs, chosen, functools.partial(_explain_graph, graphs))
 
-    compile_alone: Any = torch.compile  # whose overloads lack the argument that keeps entries of a function apart
-    explained = compile_alone(function, backend=backend, dynamic=dynamic, isolate_recompiles=True)
+    explained = compile_alone(function, backend, dynamic)
     with torch._functorch.config.patch(force_non_lazy_backward_lowering=True):
         explained(*args, **kwargs)
     return Report(tuple(graphs), tuple(breaks), dataclasses.asdict(resolved))
@@ -119,7 +118,7 @@ class _Lowering:
         self.signature: Signature = imported.signature
         self._explained = explained
         self.region = region
-        self.torch_dialect = read_mlir(imported.module.text())
+        self.torch_dialect = imported.module.text()
         module, traits = imported.module, imported.traits
         lookup = look_up(module, options, traits)
         flags = flag_sets(options, traits)[0]

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 from turbine_lite.graph.report import GraphReport
 from turbine_lite.graph.source import source_frame
 from turbine_lite.graph.support import op_name
+from turbine_lite.mlir.locations import nodes_in
 
 __all__ = [
     "IREE_INPUT",
@@ -62,9 +63,9 @@ class InspectedNode:
 
 @dataclasses.dataclass(frozen=True)
 class InspectedRegion:
-    """What becomes of a region: IR by the names of the stages, and (name, seconds, FX nodes) of its dispatches."""
+    """What becomes of a region: MLIR by the names of the stages, and (name, seconds, FX nodes) of its dispatches."""
 
-    stages: Mapping[str, tuple[Line, ...]]
+    stages: Mapping[str, str]
     dispatches: tuple[tuple[str, float, tuple[str, ...]], ...] = ()
 
 
@@ -113,7 +114,6 @@ def _type(node: Node) -> str:
     )
 
 
-_NODE = re.compile(r'"fx/([^"]+)":\d+:\d+')
 _ALIAS = re.compile(r"#loc\d*\b")
 _DEFINITION = re.compile(r"(#loc\d*) = (loc\(.*)")
 
@@ -148,7 +148,7 @@ def read_mlir(text: str) -> tuple[Line, ...]:
 def _resolver(definitions: Mapping[str, str]) -> Callable[[str], tuple[str, ...]]:
     @functools.cache
     def nodes_at(location: str) -> tuple[str, ...]:
-        names = _NODE.findall(location)
+        names = nodes_in(location)
         for alias in _ALIAS.findall(location):
             names += nodes_at(definitions.get(alias, ""))
         return tuple(dict.fromkeys(names))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from turbine_lite.diagnostics.inspection import InspectedGraph, InspectedNode, Line
+from turbine_lite.diagnostics.inspection import InspectedGraph, InspectedNode, Line, read_mlir
 
 __all__ = ["write_page"]
 
@@ -78,7 +78,7 @@ class _Panes:
         for index, graph in enumerate(self._graphs):
             for number, region in enumerate(graph.regions):
                 yield {"t": f"{graph.name}, region {number}", "c": f"head r{number % _COLOURS}"}
-                for line in region.stages.get(stage, ()):
+                for line in read_mlir(region.stages.get(stage, "")):
                     yield {"t": line.text, "n": self._numbers(index, line)}
 
     def _dispatches(self) -> Iterator[dict[str, Any]]:

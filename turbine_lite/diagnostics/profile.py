@@ -9,7 +9,7 @@ import operator
 import statistics
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from torch.fx import GraphModule
 
 from turbine_lite.backend import compile_captured
 from turbine_lite.compile_graph import GraphBuild
+from turbine_lite.diagnostics.alone import compile_alone
 from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.diagnostics.inspection import InspectedGraph
 from turbine_lite.diagnostics.profiled import (
@@ -30,7 +31,7 @@ from turbine_lite.diagnostics.profiled import (
 )
 from turbine_lite.diagnostics.profiled_region import STAGES_OF_PROFILES, ProfiledGraph, ProfiledRegion
 from turbine_lite.diagnostics.roofline import bytes_of, flops_of, measured_peaks
-from turbine_lite.diagnostics.timeline import Event, Timeline
+from turbine_lite.diagnostics.timeline import Event, Timeline, seconds_of
 from turbine_lite.graph.source import source_line
 from turbine_lite.graph.support import op_name
 from turbine_lite.options import Options
@@ -88,8 +89,7 @@ def profile(
             compile_flags=(*resolved.compile_flags, "--mlir-print-debuginfo"),
         )
         profiling = _Profiling(chosen, Path(folder))
-        compile_alone: Any = torch.compile  # whose overloads lack the argument that keeps entries of a function apart
-        compiled = compile_alone(original, backend=profiling.backend, dynamic=dynamic, isolate_recompiles=True)
+        compiled = compile_alone(original, profiling.backend, dynamic)
         call = functools.partial(compiled, *args, **kwargs)
         profiling.warm_up(call)
         wall, events = _timed_in_turns(profiling.timeline, call, runs)
@@ -169,9 +169,8 @@ class _Profiling:
         started = time.perf_counter()
         for _ in range(_WARM_UP):
             call()
-            if time.perf_counter() - started > _SECONDS_OF_WARM_UP and all(
-                region.is_settled for region in self._regions()
-            ):
+            takes_long = time.perf_counter() - started > _SECONDS_OF_WARM_UP
+            if takes_long and all(region.is_settled for region in self._regions()):
                 break
         for region in self._regions():
             region.watch_invocations()
@@ -212,9 +211,7 @@ def _timed_in_turns(timeline: Timeline, call: Callable[[], Any], runs: int) -> t
     """Seconds of calls without clocks in them, and the events of calls with."""
     wall, events = [], []
     for _ in range(runs):
-        started = time.perf_counter()
-        call()
-        wall.append(time.perf_counter() - started)
+        wall.append(seconds_of(call))
         events.append(timeline.record(call))
     return wall, events
 
@@ -232,16 +229,16 @@ def _traced(timeline: Timeline, call: Callable[[], Any], folder: Path) -> tuple[
 
 def _parts(calls: Sequence[Event]) -> dict[str, float]:
     """Medians of the seconds of each part of a call."""
-    totals: list[Counter[str]] = []
+    totals = []
     for call in calls:
-        total: Counter[str] = Counter()
+        total: defaultdict[str, float] = defaultdict(float)
         for event in call.walk():
             if event.kind == "region" and event.children:
                 invoke = event.children[0]
-                total["marshalling in"] += (invoke.start - event.start) / 1e9  # type: ignore[assignment]
-                total["marshalling out"] += (event.end - invoke.end) / 1e9  # type: ignore[assignment]
+                total["marshalling in"] += (invoke.start - event.start) / 1e9
+                total["marshalling out"] += (event.end - invoke.end) / 1e9
             else:
-                total[_PARTS[event.kind]] += event.own_seconds  # type: ignore[assignment]
+                total[_PARTS[event.kind]] += event.own_seconds
         totals.append(total)
     return {part: statistics.median(total[part] for total in totals) for part in Profile.PARTS}
 
@@ -269,11 +266,7 @@ def _eager_times(call: Callable[[], Any], runs: int) -> EagerTime:
     """A call in eager, and its operators by torch's profiler."""
     for _ in range(2):
         call()
-    seconds = []
-    for _ in range(runs):
-        started = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - started)
+    seconds = [seconds_of(call) for _ in range(runs)]
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         call()
     operators = {row.key: row.self_cpu_time_total / 1e6 for row in profiler.key_averages()}

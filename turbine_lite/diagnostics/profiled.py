@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -140,7 +140,7 @@ class Profile:
     def to_json(self) -> str:
         """The times, for machines."""
         names = ("wall_seconds", "parts", "nodes", "regions", "eager", "peaks")
-        return json.dumps({name: _plain(getattr(self, name)) for name in names}, indent=1)
+        return json.dumps({name: getattr(self, name) for name in names}, indent=1, default=dataclasses.asdict)
 
     def to_html(self, file: str | Path, title: str = "turbine_lite") -> None:
         """Write a page with the user's lines, the FX graphs, MLIR and dispatches side by side.
@@ -189,7 +189,7 @@ class Profile:
         flops, moved = self.peaks.flops / 1e9, self.peaks.bytes / 1e9
         yield f"this machine: {flops:.0f} GFLOP/s in a matmul, {moved:.0f} GB/s in a copy"
 
-    def _table(self, rows: Sequence[Any], label: Any) -> Iterator[str]:
+    def _table(self, rows: Sequence[Any], label: Callable[[Any], str]) -> Iterator[str]:
         yield f"  {'time':>9}  {'GFLOP/s':>8} {'peak':>5}  {'GB/s':>7} {'peak':>5}"
         for row in rows[:_MOST_ROWS]:
             flops = row.flops / row.seconds if row.seconds else 0.0
@@ -222,12 +222,6 @@ class Profile:
 def _trace_event(name: str, thread: int, at: float, seconds: float, **args: str) -> dict[str, Any]:
     """An event of the format, whose times are microseconds."""
     return {"ph": "X", "name": name, "pid": _PID, "tid": thread, "ts": at, "dur": seconds * 1e6, "args": args}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [dataclasses.asdict(item) for item in value]
-    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
 
 
 def _ms(seconds: float) -> str:

@@ -19,7 +19,6 @@ from turbine_lite.diagnostics.inspection import (
     InspectedGraph,
     InspectedRegion,
     inspect_nodes,
-    read_mlir,
 )
 from turbine_lite.diagnostics.profiled import DispatchTime
 from turbine_lite.diagnostics.roofline import flops_of
@@ -153,7 +152,7 @@ class ProfiledRegion(RegionBuild):
         assert self._folder is not None
         files = {TORCH_DIALECT: "torch.mlir", IREE_INPUT: "iree-input.mlir"}
         return InspectedRegion(
-            {name: read_mlir(_read(self._folder / file)) for name, file in files.items()},
+            {name: _read(self._folder / file) for name, file in files.items()},
             tuple((dispatch.name, dispatch.seconds, dispatch.nodes) for dispatch in self.dispatch_times),
         )
 

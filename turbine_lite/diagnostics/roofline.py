@@ -5,7 +5,6 @@ Together they say what a time could be: the roofline model of Williams, Waterman
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from torch.fx import Node
 
 from turbine_lite.diagnostics.profiled import Peaks
+from turbine_lite.diagnostics.timeline import seconds_of
 from turbine_lite.graph.extern import kernels
 from turbine_lite.graph.support import tensors_of
 from turbine_lite.graph.views import computes
@@ -60,9 +60,4 @@ def measured_peaks() -> Peaks:
 
 
 def _fastest(call: Callable[[], Any]) -> float:
-    seconds = []
-    for _ in range(_RUNS):
-        started = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - started)
-    return min(seconds)
+    return min(seconds_of(call) for _ in range(_RUNS))

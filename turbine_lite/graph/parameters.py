@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Container
 
 import torch
-from torch._guards import TracingContext
 from torch.fx import Graph, GraphModule, Node
 
+from turbine_lite.graph.captured import metadata_of, placeholders_of
 from turbine_lite.graph.sizes import is_static
 from turbine_lite.graph.work import CONTRACTIONS
 
@@ -27,10 +27,8 @@ def mark_parameters(gm: GraphModule) -> None:
 
     Those are the inputs that Dynamo knows to belong to modules, without those that the graph itself writes.
     """
-    context = TracingContext.try_get()
-    metadata = None if context is None else context.fw_metadata
-    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
-    if metadata is None or len(placeholders) != len(metadata.input_info):
+    metadata, placeholders = metadata_of(gm), placeholders_of(gm)
+    if metadata is None:
         return
     for index in metadata.static_input_indices:
         if not metadata.input_info[index].mutates_data:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from torch._functorch._aot_autograd.schemas import OutputType, PlainTensorMeta
-from torch._guards import TracingContext
 from torch.fx import GraphModule
+
+from turbine_lite.graph.captured import metadata_of
 
 __all__ = ["needs_no_wrapper"]
 
@@ -19,14 +20,12 @@ def needs_no_wrapper(gm: GraphModule, arguments: int) -> bool:
         gm: the graph that AOTAutograd hands to the inference compiler.
         arguments: how many arguments Dynamo's graph has.
     """
-    context = TracingContext.try_get()
-    metadata = None if context is None else context.fw_metadata
+    metadata = metadata_of(gm)
     if metadata is None:
         return False
-    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
     results = gm.graph.output_node().args[0]
     return (
-        len(placeholders) == arguments == len(metadata.input_info)
+        arguments == len(metadata.input_info)
         and isinstance(results, (list, tuple))
         and len(results) == len(metadata.output_info)
         and not metadata.tokens

@@ -35,12 +35,9 @@ from turbine_lite.graph.rewrites import is_rewritten
 from turbine_lite.graph.source import source_frame
 from turbine_lite.graph.support import Reason, reason_for
 from turbine_lite.mlir.entry_point import ENTRY_POINT, PARAMETER_SCOPE, parameter_name
+from turbine_lite.mlir.locations import NODE_FILE_PREFIX
 
-__all__ = ["NODE_FILE_PREFIX", "ImportedModule", "import_region", "why_not_importable"]
-
-# An operation's location is a call from the user's source line to the file ``fx/<node name>``: the first part of a
-# diagnostic then names the node, or the node that a rewrite made it from.
-NODE_FILE_PREFIX = "fx/"
+__all__ = ["ImportedModule", "import_region", "why_not_importable"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch._guards import TracingContext
 from torch.fx import Graph, GraphModule, Node
 
+from turbine_lite.graph.captured import metadata_of, placeholders_of
 from turbine_lite.graph.extern import kernels
 from turbine_lite.graph.extern.choose import KERNEL
 from turbine_lite.graph.sizes import numel_hint
@@ -45,10 +45,8 @@ def mark_written(gm: GraphModule) -> None:
 
     Their new values are the first of the results.
     """
-    context = TracingContext.try_get()
-    metadata = None if context is None else context.fw_metadata
-    placeholders = [node for node in gm.graph.nodes if node.op == "placeholder"]
-    if metadata is None or metadata.tokens or len(placeholders) != len(metadata.input_info):
+    metadata, placeholders = metadata_of(gm), placeholders_of(gm)
+    if metadata is None or metadata.tokens:
         return
     for position, index in enumerate(metadata.mutated_inp_runtime_indices):
         info = metadata.input_info[index]

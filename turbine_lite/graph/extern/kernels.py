@@ -31,12 +31,16 @@ _convolution_pointwise_binary = torch.ops.mkldnn._convolution_pointwise.binary
 _linear_pointwise = torch.ops.mkldnn._linear_pointwise.default
 _linear_pointwise_binary = torch.ops.mkldnn._linear_pointwise.binary
 _reorder_convolution_weight = torch.ops.mkldnn._reorder_convolution_weight.default
-_slice = torch.ops.aten.slice.Tensor
 _reorder_linear_weight = torch.ops.mkldnn._reorder_linear_weight.default
+_slice = torch.ops.aten.slice.Tensor
 
 # Builds of PyTorch may lack them.
 HAS_ONEDNN: bool = torch._C._has_mkldnn
 HAS_MKL: bool = HAS_ONEDNN and torch._C.has_mkl
+
+if HAS_MKL:
+    _mkl_linear = torch.ops.mkl._mkl_linear.default
+    _mkl_reorder_linear_weight = torch.ops.mkl._mkl_reorder_linear_weight.default
 
 # oneDNN's name of an activation, its numbers and its variant.
 Activation = tuple[str, tuple[float, ...], str]
@@ -147,7 +151,7 @@ def linear(
 
 def pack_linear_for_mkl(weight: Tensor, rows: int) -> Tensor:
     """The weight (in, out) of a matmul as MKL wants it for ``rows`` rows; opaque."""
-    packed: Tensor = torch.ops.mkl._mkl_reorder_linear_weight(weight.t().contiguous(), rows)
+    packed: Tensor = _mkl_reorder_linear_weight(weight.t().contiguous(), rows)
     return packed
 
 
@@ -169,7 +173,7 @@ def linear_by_mkl(
         rows: of ``x``, as a matrix.
         x, other, bias, activation, bounds: as for :func:`linear`.
     """
-    result: Tensor = torch.ops.mkl._mkl_linear.default(x, packed, weight.t(), bias, rows)
+    result: Tensor = _mkl_linear(x, packed, weight.t(), bias, rows)
     if other is not None:
         result.add_(other)
     return _clamped(_ACTIVATIONS[activation[0]](result, activation), bounds)
