@@ -74,6 +74,21 @@ def test_of_equals_the_first_is_kept(monkeypatch):
     assert Tuned(_versions({"a": 0, "b": 0}), 60)([]) == ("a",)
 
 
+def test_a_version_that_suffers_from_openmps_threads_is_timed_beside_them(monkeypatch):
+    spinning = []
+
+    def version(name, alone, beside):
+        def run(args):
+            time.sleep(beside if spinning else alone)
+            spinning.clear()
+            return (name,)
+
+        return Version(name, run, autotune._eager(torch.fx.symbolic_trace(lambda x: x), "inference").report)
+
+    monkeypatch.setattr(tuned, "start_openmp", lambda: spinning.append(True))
+    assert Tuned([version("steady", 0.01, 0.01), version("hampered", 0.005, 0.02)], 60)([]) == ("steady",)
+
+
 def test_time_is_limited():
     calls = []
     Tuned(_versions({"a": 0.2, "b": 0.21}, calls), 0.1)([])

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
+from turbine_lite.runtime.openmp import start_openmp
 from turbine_lite.runtime.trial import DriverTrial, Program
 
 __all__ = ["EagerTrial"]
@@ -32,9 +33,6 @@ _LOSS_DYNAMIC = 1e-3
 # Calls of each way that count; fewer where they take longer than this together.
 _CALLS = 8
 _SECONDS = 0.3
-
-# A sum of so many elements is computed by all of OpenMP's threads.
-_ENOUGH_FOR_OPENMP = 1 << 17
 
 
 class EagerTrial:
@@ -88,7 +86,7 @@ class EagerTrial:
 
     def _choose(self, program: Program, args: Sequence[Any], first: float) -> None:
         """Choose; ``first`` is how many seconds the first call took, in which the program was loaded."""
-        before = _start_openmp if self._beside else _nothing
+        before = start_openmp if self._beside else _nothing
         try:
             eager = _least_seconds(self._run_in_eager, args, before)
         except Exception:  # whatever eager cannot run, such as an operator that has no kernel for a dtype
@@ -125,10 +123,6 @@ def _least_seconds(run: Callable[[Sequence[Any]], Any], args: Sequence[Any], bef
         run(args)
         seconds.append(time.perf_counter() - started)
     return min(seconds[1:] or seconds)
-
-
-def _start_openmp() -> None:
-    torch.ones(_ENOUGH_FOR_OPENMP).add_(1)
 
 
 def _nothing() -> None:
