@@ -32,13 +32,14 @@ from turbine_lite.errors import (
     TurbineLiteError,
     UnsupportedError,
 )
+from turbine_lite.graph.decompositions import draws_random_numbers
 from turbine_lite.graph.eager import run_in_eager
 from turbine_lite.graph.extern import KERNEL, mark_written, use_kernels
 from turbine_lite.graph.once import split_off_once
 from turbine_lite.graph.parameters import mark_parameters
 from turbine_lite.graph.partition import partition
 from turbine_lite.graph.report import GraphReport, RegionReport, compute_calls
-from turbine_lite.graph.support import EXPECTED_KINDS, Reason, reason_for, tensors_of, why_not
+from turbine_lite.graph.support import EXPECTED_KINDS, Reason, is_own_operator, reason_for, tensors_of, why_not
 from turbine_lite.graph.work import LARGE_ENOUGH_FOR_THREADS, operations_of
 from turbine_lite.mlir.importer import why_not_importable
 from turbine_lite.options import Options
@@ -120,7 +121,8 @@ class GraphBuild:
         is_inference = kind == "inference"
         if is_inference:
             mark_parameters(gm)
-            if not (options.verify or options.autotune):  # which run the graph more than once on the same arguments
+            # These run the graph more than once on the same arguments.
+            if not (options.verify or (options.autotune and _draws_random_numbers(gm))):
                 mark_written(gm)
         self._with_kernels = use_kernels(gm, options.extern, pack=is_inference and options.pack_parameters)
         self.has_kernels = self._with_kernels is not gm
@@ -164,6 +166,11 @@ def _beside_kernels(options: Options, gm: GraphModule) -> Options:
     if options.driver == "auto" and left < LARGE_ENOUGH_FOR_THREADS:
         return dataclasses.replace(options, driver="local-sync")
     return options
+
+
+def _draws_random_numbers(gm: GraphModule) -> bool:
+    """Whether a second run on the same arguments may write other things, or to other places, than the first."""
+    return any(is_own_operator(node.target) and draws_random_numbers(node.target) for node in gm.graph.nodes)
 
 
 def _is_complex(node: Node) -> bool:

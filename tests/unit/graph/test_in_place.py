@@ -61,8 +61,6 @@ def _scatter(cache, new, at):
 def test_a_part_is_written_in_place(write):
     _check(write, _cache(1, 8, 512, 64), torch.randn(1, 8, 2, 64), torch.tensor([7, 300]))
 
-
-def test_two_caches_of_two_layers():
     def step(caches, x, at):
         for cache in caches:
             cache.index_copy_(1, at, x.unsqueeze(1) + 1)
@@ -187,6 +185,32 @@ def test_a_result_that_is_an_alias_stays_one():
         )
     assert same is cache
     assert part.data_ptr() == cache.data_ptr()
+
+
+def test_max_autotune_runs_versions_on_the_same_arguments(tmp_path, monkeypatch):
+    """What is written depends on no old value, so that it may be written once more; unless it is drawn at random."""
+    monkeypatch.setenv("TURBINE_LITE_CACHE_DIR", str(tmp_path))
+    arguments = (torch.randn(1, 8, 2, 64), torch.tensor([7, 3]))
+    for extern in ("auto", "none"):
+        options = {"autotune": True, "extern": extern}
+        _check(_copy, _cache(1, 8, 512, 64), *arguments, in_place=None, **options)
+
+    def draw(cache, at):
+        cache.index_copy_(1, torch.randperm(512)[:1], torch.ones(8, 1, 64))
+        return (cache.exp() * 2 + at).sum()
+
+    with torch.no_grad():
+        cache = torch.zeros(8, 512, 64)
+        run = torch.compile(draw, backend="turbine_lite_cpu", options={"autotune": True})
+        for call in range(1, 4):
+            run(cache, torch.ones(1))
+            assert int((cache.sum((0, 2)) > 0).sum()) <= call
+
+
+def test_in_place_versions_of_max_autotune_are_timed(monkeypatch, tmp_path):
+    monkeypatch.setenv("TURBINE_LITE_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("turbine_lite.runtime.tuned._time", lambda version, args, calls: 1.0)  # the first one stays
+    _check(_copy, _cache(1, 8, 512, 64), torch.randn(1, 8, 2, 64), torch.tensor([7, 3]), autotune=True)
 
 
 def test_small_ones_and_others_modes_stay():
