@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import platformdirs
@@ -19,16 +20,17 @@ def cache_directory() -> Path:
     )
 
 
-def publish_file(path: Path, text: str) -> None:
-    """Write all of the text or nothing, whatever happens meanwhile and whoever else does the same.
+def publish_file(path: Path, content: str | Iterable[bytes | memoryview]) -> None:
+    """Write all of a text, or of some pieces, or nothing, whatever happens meanwhile and whoever else does the same.
 
     Raises:
         OSError: it cannot be written.
     """
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".tmp")
     try:
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            for piece in (content.encode(),) if isinstance(content, str) else content:
+                file.write(piece)
         os.replace(name, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -11,13 +11,12 @@ import sys
 import tempfile
 import threading
 import time
-from typing import IO, Any
+from typing import IO, Any, Protocol, TypeVar
 
-from turbine_lite.compiler.pipeline import Request, Response
 from turbine_lite.compiler.worker import read_message, write_message
 from turbine_lite.errors import CompilationError, CompilerCrashError, CompilerKilledError, CompilerTimeoutError
 
-__all__ = ["compile_in_worker", "most_at_once", "shut_down", "worker_pids"]
+__all__ = ["Work", "compile_in_worker", "most_at_once", "shut_down", "worker_pids"]
 
 # A compiler process holds 100 to 200 MB, and several times that at work on a large program. Most programs need one set
 # of flags, few more than two.
@@ -33,10 +32,21 @@ _changed = threading.Condition()
 _is_closed = False
 
 
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+class Work(Protocol[_T_co]):
+    """What a worker is sent: it must be picklable, and what it returns, too."""
+
+    def run(self) -> _T_co:
+        """Do the work; called in the worker."""
+
+
 def compile_in_worker(
-    request: Request, global_flags: tuple[str, ...], timeout: float, *, in_background: bool = False
-) -> Response:
-    """Compile in a worker process that was started with ``global_flags``; safe to call from several threads.
+    request: Work[_T], global_flags: tuple[str, ...], timeout: float, *, in_background: bool = False
+) -> _T:
+    """Have a worker process that was started with ``global_flags`` run a request; any thread may call it.
 
     Where as many are at work as :func:`most_at_once` allows, it waits. A worker ``in_background`` leaves the CPUs to
     others; it never becomes another one, since only the superuser may raise priorities.
@@ -124,7 +134,7 @@ class _Worker:
         self.process: subprocess.Popen[bytes] | None = None
         self.stderr: IO[bytes] | None = None
 
-    def request(self, request: Request, timeout: float) -> Response:
+    def request(self, request: Work[_T], timeout: float) -> _T:
         before = self.process
         process = self._running()
         assert self.stderr is not None
@@ -195,7 +205,7 @@ class _Worker:
             raise CompilationError(f"the compiler process could not be started: {error}", stage="compile") from error
 
     @staticmethod
-    def _exchange(process: subprocess.Popen[bytes], request: Request, timeout: float) -> Response:
+    def _exchange(process: subprocess.Popen[bytes], request: Work[_T], timeout: float) -> _T:
         write_message(_stdin(process), request)
         assert process.stdout is not None
         deadline = time.monotonic() + timeout
@@ -203,7 +213,7 @@ class _Worker:
         poll.register(process.stdout, select.POLLIN)
         if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             raise TimeoutError
-        response: Response = read_message(process.stdout)  # type: ignore[arg-type]  # a BufferedReader is a BinaryIO
+        response: _T = read_message(process.stdout)  # type: ignore[arg-type]  # a BufferedReader is a BinaryIO
         return response
 
     def _kill(self) -> None:

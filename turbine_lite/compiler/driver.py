@@ -14,7 +14,7 @@ from turbine_lite.errors import CompilationError, CompilerCrashError, CompilerKi
 from turbine_lite.mlir.locations import NODE_FILE_PREFIX
 from turbine_lite.options import Options
 
-__all__ = ["Compiled", "check_compiling", "check_lowering", "compile_to_vmfb", "failed_nodes"]
+__all__ = ["Compiled", "check_compiling", "check_lowering", "compile_to_vmfb", "error_of", "failed_nodes"]
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def compile_to_vmfb(module: bytes, options: Options, traits: Traits) -> Compiled
             continue
         if response.vmfb is not None:
             return Compiled(response.vmfb, flags, response.stages, response.seconds, was_killed)
-        error = _error_of(response)
+        error = error_of(response)
         # Lowering to IREE's input does not depend on the flags that differ between the sets.
         if response.failed_stage != "compile":
             raise error
@@ -87,7 +87,7 @@ def check_lowering(module: bytes, options: Options, traits: Traits) -> None:
     """
     response = _run(module, options, flag_sets(options, traits)[0], lower_only=True)
     if response.vmfb is None:
-        raise _error_of(response)
+        raise error_of(response)
 
 
 def check_compiling(module: bytes, options: Options, traits: Traits) -> None:
@@ -98,7 +98,7 @@ def check_compiling(module: bytes, options: Options, traits: Traits) -> None:
     """
     response = _run(module, options, flag_sets(options, traits)[-1])
     if response.vmfb is None:
-        raise _error_of(response)
+        raise error_of(response)
 
 
 def _run(module: bytes, options: Options, flags: FlagSet, *, lower_only: bool = False) -> Response:
@@ -110,10 +110,11 @@ def _run(module: bytes, options: Options, flags: FlagSet, *, lower_only: bool = 
     return compile_in_worker(request, flags.of_process(), options.compile_timeout, in_background=in_background)
 
 
-def _error_of(response: Response) -> CompilationError:
+def error_of(response: Response, who: str = "IREE's compiler") -> CompilationError:
+    """What a response that has no program says."""
     errors = [d for d in response.diagnostics if d.severity == "error"] or list(response.diagnostics)
     what = {"flags": "take its flags", "parse": "read the program", "lower": "lower the program"}
-    headline = f"IREE's compiler could not {what.get(response.failed_stage or '', 'compile the program')}"
+    headline = f"{who} could not {what.get(response.failed_stage or '', 'compile the program')}"
     if errors:
         headline += f": {_first_line(errors[0])}"
     stage = "lower" if response.failed_stage in ("parse", "lower") else "compile"

@@ -26,11 +26,12 @@ _SEVERITIES = ("note", "warning", "error", "remark")
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """One module to compile. ``module`` is MLIR bytecode or text in the torch dialect.
+    """One module to compile. ``module`` is MLIR bytecode or text in the dialect ``input_type`` (IREE's name for it).
 
     ``flags`` are those of the compiler session; a worker has all of its flags from its start.
 
-    With ``lower_only`` the work ends after ``torch-to-iree``, and ``vmfb`` is empty.
+    With ``lower_only`` the work ends after ``torch-to-iree``, and ``vmfb`` is empty. With ``emit`` it ends after that
+    stage, and ``vmfb`` is the module then, as bytecode or (``as_text``) text.
     """
 
     module: bytes
@@ -38,6 +39,13 @@ class Request:
     lower_only: bool = False
     dump_stages: tuple[str, ...] = ()
     elide_constants: bool = True
+    input_type: str = "torch"
+    emit: str = "vmfb"
+    as_text: bool = False
+
+    def run(self) -> Response:
+        """Compile it."""
+        return compile_module(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +103,8 @@ class _Job:
         # The callback object must outlive the invocation: the compiler calls it until the invocation is destroyed.
         callback = _DIAGNOSTIC_CALLBACK(self._on_diagnostic)
         with ctypes_dl.Session() as session, self._intermediates() as flags:
-            session.set_flags(*self.request.flags, *flags)
+            input_type = (f"--iree-input-type={self.request.input_type}",) if self.request.input_type != "torch" else ()
+            session.set_flags(*self.request.flags, *input_type, *flags)
             with session.invocation() as invocation:
                 library.ireeCompilerInvocationEnableCallbackDiagnostics(invocation._inv_p, 0, callback, None)
                 yield invocation
@@ -122,21 +131,28 @@ class _Job:
         if not parsed:
             self.failed_stage = "parse"
             return None
-        with self._stage("lower"):
-            lowered = invocation.execute_text_pass_pipeline("torch-to-iree")
-        if not lowered:
-            self.failed_stage = "lower"
-            return None
+        if self.request.input_type == "torch":
+            with self._stage("lower"):
+                lowered = invocation.execute_text_pass_pipeline("torch-to-iree")
+            if not lowered:
+                self.failed_stage = "lower"
+                return None
         if self.request.lower_only:
             return b""
         self._capture("iree-input", invocation)
-        with self._stage("compile"):
-            compiled = self._compile(invocation)
-        if not compiled:
-            self.failed_stage = "compile"
-            return None
+        if self.request.emit != "iree-input":
+            with self._stage("compile"):
+                compiled = self._compile(invocation)
+            if not compiled:
+                self.failed_stage = "compile"
+                return None
         output = ctypes_dl.Output.open_membuffer()
-        invocation.output_vm_bytecode(output)
+        if self.request.emit == "vmfb":
+            invocation.output_vm_bytecode(output)
+        elif self.request.as_text:
+            invocation.output_ir(output)
+        else:
+            invocation.output_ir_bytecode(output)
         return bytes(output.map_memory())
 
     def _compile(self, invocation: Any) -> bool:
@@ -150,7 +166,8 @@ class _Job:
                 return False
             self._capture(phase, invocation)
             library.ireeCompilerInvocationSetCompileFromPhase(handle, phase.encode())
-        library.ireeCompilerInvocationSetCompileToPhase(handle, b"end")
+        end = "end" if self.request.emit == "vmfb" else self.request.emit
+        library.ireeCompilerInvocationSetCompileToPhase(handle, end.encode())
         return bool(invocation.execute())
 
     @contextlib.contextmanager

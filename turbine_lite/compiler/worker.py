@@ -2,7 +2,7 @@
 
 Started as ``python -m turbine_lite.compiler.worker`` by :mod:`turbine_lite.compiler.client`. Messages are pickles
 with a length in front; both ends are the same program, so nothing untrusted is unpickled. The first message holds
-the process-wide compiler flags.
+the process-wide compiler flags; the others say themselves how they are run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import threading
 import time
 from typing import Any, BinaryIO
 
-from turbine_lite.compiler.pipeline import compile_module, set_global_flags
+from turbine_lite.compiler.pipeline import set_global_flags
 
 __all__ = ["main", "read_message", "write_message"]
 
@@ -79,7 +79,7 @@ def main() -> int:
         threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
         set_global_flags(global_flags)
         while True:
-            write_message(responses, compile_module(read_message(requests)))
+            write_message(responses, read_message(requests).run())
     except (EOFError, BrokenPipeError):
         return 0
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["ENTRY_POINT", "PARAMETER_SCOPE", "parameter_name"]
+__all__ = ["CALL", "ENTRY_POINT", "PARAMETER_SCOPE", "parameter_name"]
 
 # The function of a compiled module that is called.
 ENTRY_POINT = "main"
+
+# The operator that stands for a call of another function of the module, see ``composites.py``.
+CALL = "turbine_lite.call_function.default"
 
 # Parameters of a program are in this scope of IREE's.
 PARAMETER_SCOPE = "model"

@@ -16,7 +16,7 @@ import functools
 import hashlib
 import io
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -34,10 +34,25 @@ from turbine_lite.graph.insertion import origin_of
 from turbine_lite.graph.rewrites import is_rewritten
 from turbine_lite.graph.source import source_frame
 from turbine_lite.graph.support import Reason, reason_for
-from turbine_lite.mlir.entry_point import ENTRY_POINT, PARAMETER_SCOPE, parameter_name
+from turbine_lite.mlir.entry_point import CALL, ENTRY_POINT, PARAMETER_SCOPE, parameter_name
 from turbine_lite.mlir.locations import NODE_FILE_PREFIX
 
-__all__ = ["ImportedModule", "import_region", "why_not_importable"]
+__all__ = [
+    "ImportedModule",
+    "constant_attribute",
+    "embed_constant",
+    "import_graph",
+    "import_region",
+    "imported_module",
+    "load_parameters",
+    "new_importer",
+    "retype",
+    "why_not_importable",
+]
+
+
+# Constants of more elements are resources: bytes beside the program instead of text in it.
+_LARGEST_INLINE = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,21 +88,48 @@ def import_region(gm: GraphModule, parameters: Collection[int] = ()) -> Imported
     Raises:
         CompilationError: a node could not be imported; ``reasons`` names it.
     """
+    importer = new_importer()
+    function = import_graph(importer, gm, ENTRY_POINT)
+    _pass_destinations(function, parameters)
+    if parameters:
+        load_parameters(importer.module, function, {position: parameter_name(position) for position in parameters})
+    return imported_module(importer)
+
+
+def new_importer() -> Any:
+    """An importer with a module of its own, in a context of its own."""
     context = ir.Context()
     torch_dialect.register_dialect(context)
     importer = fx_importer.FxImporter(context=context, graph_node_importer_cls=_NodeImporter)
     importer._cc = _LocatedContextCache(context, py_attr_tracker=importer._py_attr_tracker)
+    return importer
+
+
+def import_graph(importer: Any, gm: GraphModule, name: str, visibility: str | None = None) -> Any:
+    """Import a graph as a function of the importer's module, and return the function's operation.
+
+    The graph module is changed on the way.
+
+    Raises:
+        CompilationError: a node could not be imported; ``reasons`` names it.
+    """
     try:
         with unset_fake_temporarily():  # literals are real tensors
-            function = importer.import_stateless_graph(gm.graph, func_name=ENTRY_POINT)
+            function = importer.import_stateless_graph(gm.graph, func_name=name, func_visibility=visibility)
     except _NodeImportError as error:
         reason = reason_for(error.node, "not-importable", f"torch-mlir's importer: {error.__cause__}")
         raise CompilationError(f"cannot import {reason}", stage="import", reasons=(reason,)) from error
     except Exception as error:  # the importer raises whatever its internals do; all of it means the same
         raise CompilationError(f"torch-mlir's importer failed: {error}", stage="import") from error
-    _pass_destinations(function, parameters)
-    if parameters:
-        _load_parameters(importer.module, function, parameters)
+    # FX graphs have no implicit broadcasting of a dynamic size 1.
+    function.attributes["torch.assume_strict_symbolic_shapes"] = ir.UnitAttr.get(importer.module.context)
+    if visibility == "private":  # else torch-mlir's pipelines inline it
+        function.attributes["no_inline"] = ir.UnitAttr.get(importer.module.context)
+    return function
+
+
+def imported_module(importer: Any) -> ImportedModule:
+    """What the importer has imported."""
     buffer = io.BytesIO()
     importer.module.operation.write_bytecode(buffer)
     return ImportedModule(buffer.getvalue(), importer.module.operation)
@@ -142,10 +184,25 @@ class _NodeImporter(fx_importer.GraphNodeImporter):  # type: ignore[misc]  # tor
         return super()._import_literal(py_value, info)
 
     def _import_torch_op_overload(self, loc: Any, node: Node, concrete_target: OpOverload | None = None) -> None:
+        if str(node.target) == CALL:
+            self._import_call(loc, node)
+            return
         try:
             super()._import_torch_op_overload(loc, node, concrete_target)
         except Exception as error:  # see import_region
             raise _NodeImportError(node) from error
+
+    def _import_call(self, loc: Any, node: Node) -> None:
+        """A call of another function of the module: ``(operands, symbol) -> results``."""
+        operands: Any = node.args[0]
+        with loc:
+            results = [self._cc.value_info_to_type(value) for value in node.meta["val"]]
+            attributes = {"callee": ir.FlatSymbolRefAttr.get(str(node.args[1]))}
+            values = [self._import_argument(loc, operand) for operand in operands]
+            call = ir.Operation.create("func.call", results=results, operands=values, attributes=attributes)
+        self._multi_result_nodes.add(node)
+        for index, result in enumerate(call.results):
+            self.bind_node_value(node, result, index)
 
 
 class _LocatedContextCache(fx_importer.ContextCache):  # type: ignore[misc]  # torch-mlir is untyped
@@ -162,15 +219,21 @@ class _LocatedContextCache(fx_importer.ContextCache):  # type: ignore[misc]  # t
 
 def _literal(tensor: torch.Tensor, vtensor_type: Any) -> Any:
     """A constant of the program; for small tensors."""
-    element = fx_importer.TORCH_DTYPE_TO_MLIR_TYPE[tensor.dtype]()
-    shape = list(tensor.shape)
-    data = tensor.detach().contiguous()
-    if tensor.dtype is torch.bfloat16:  # which numpy does not know
-        text = data.view(torch.int16).numpy().tobytes().hex().upper()
-        attribute = ir.Attribute.parse(f'dense<"0x{text}"> : {ir.RankedTensorType.get(shape, element)}')
-    else:
-        attribute = ir.DenseElementsAttr.get(data.numpy(), type=element, shape=shape)
+    attribute = _dense_attribute(tensor.detach().contiguous())
     return ir.Operation.create("torch.vtensor.literal", [vtensor_type], attributes={"value": attribute}).result
+
+
+def _dense_attribute(data: torch.Tensor) -> Any:
+    element = _element_type(data.dtype)
+    shape = list(data.shape)
+    if data.dtype is torch.bfloat16:  # which numpy does not know
+        text = data.view(torch.int16).numpy().tobytes().hex().upper()
+        return ir.Attribute.parse(f'dense<"0x{text}"> : {ir.RankedTensorType.get(shape, element)}')
+    return ir.DenseElementsAttr.get(data.numpy(), type=element, shape=shape)
+
+
+def _element_type(dtype: torch.dtype) -> Any:
+    return ir.IntegerType.get_unsigned(8) if dtype is torch.uint8 else fx_importer.TORCH_DTYPE_TO_MLIR_TYPE[dtype]()
 
 
 def _pass_destinations(function: Any, parameters: Collection[int]) -> None:
@@ -188,42 +251,70 @@ def _pass_destinations(function: Any, parameters: Collection[int]) -> None:
             ir.Operation.create("torch.overwrite.tensor.contents", operands=[result, destinations[-1]])
         func_dialect.ReturnOp(kept)
         terminator.operation.erase()
-        inputs = [argument.type for argument in (*arguments, *destinations)]
-        function_type = ir.FunctionType.get(inputs, [argument.type for argument in kept])
-        function.attributes["function_type"] = ir.TypeAttr.get(function_type)
-        # FX graphs have no implicit broadcasting of a dynamic size 1.
-        function.attributes["torch.assume_strict_symbolic_shapes"] = ir.UnitAttr.get()
+        retype(function, [argument.type for argument in kept])
 
 
-def _load_parameters(module: Any, function: Any, parameters: Collection[int]) -> None:
-    """Make globals of these arguments, whose values the runtime is given when it loads the program.
+def load_parameters(module: Any, function: Any, names: Mapping[int, str]) -> None:
+    """Make globals of the arguments at these positions, whose values the runtime is given when it loads the program.
 
-    The operations belong to dialects of IREE's that torch-mlir does not know; it writes them as it is told.
+    Functions of a module that have the same parameter share the global. The operations belong to dialects of IREE's
+    that torch-mlir does not know; it writes them as it is told.
     """
     context = module.context
     context.allow_unregistered_dialects = True
     block = function.entry_block
+    there = {str(op.attributes["sym_name"]).strip('"') for op in module.body.operations if op.name == "util.global"}
     with ir.Location.unknown(context):
-        for position in sorted(parameters, reverse=True):
-            argument, name = block.arguments[position], parameter_name(position)
+        for position, name in sorted(names.items(), reverse=True):
+            argument = block.arguments[position]
             builtin = _builtin_type(argument.type)
-            with ir.InsertionPoint.at_block_begin(module.body):
-                value = f'#flow.parameter.named<"{PARAMETER_SCOPE}"::"{name}"> : {builtin}'
-                attributes = {
-                    "sym_name": ir.StringAttr.get(name),
-                    "sym_visibility": ir.StringAttr.get("private"),
-                    "type": ir.TypeAttr.get(builtin),
-                    "initial_value": ir.Attribute.parse(value),
-                }
-                ir.Operation.create("util.global", attributes=attributes)
+            if name not in there:
+                _add_global(module, name, builtin)
             with ir.InsertionPoint.at_block_begin(block):
                 symbol = {"global": ir.FlatSymbolRefAttr.get(name)}
                 load = ir.Operation.create("util.global.load", results=[builtin], attributes=symbol)
                 value = ir.Operation.create("torch_c.from_builtin_tensor", [argument.type], [load.result])
                 argument.replace_all_uses_with(value.result)
             block.erase_argument(position)
-        inputs = [argument.type for argument in block.arguments]
-        function_type = ir.FunctionType.get(inputs, function.type.results)
+        retype(function)
+
+
+def _add_global(module: Any, name: str, builtin: Any) -> None:
+    with ir.InsertionPoint.at_block_begin(module.body):
+        value = f'#flow.parameter.named<"{PARAMETER_SCOPE}"::"{name}"> : {builtin}'
+        attributes = {
+            "sym_name": ir.StringAttr.get(name),
+            "sym_visibility": ir.StringAttr.get("private"),
+            "type": ir.TypeAttr.get(builtin),
+            "initial_value": ir.Attribute.parse(value),
+        }
+        ir.Operation.create("util.global", attributes=attributes)
+
+
+def embed_constant(function: Any, position: int, attribute: Any) -> None:
+    """Put a constant in the place of an argument, which stays; see :func:`constant_attribute`."""
+    argument = function.entry_block.arguments[position]
+    with ir.Location.unknown(function.context), ir.InsertionPoint.at_block_begin(function.entry_block):
+        made = ir.Operation.create("torch.vtensor.literal", [argument.type], attributes={"value": attribute})
+    argument.replace_all_uses_with(made.result)
+
+
+def constant_attribute(context: Any, tensor: torch.Tensor, name: str) -> Any:
+    """The values of a tensor; large ones as a resource, which constants of the same attribute share."""
+    data = tensor.detach().contiguous()
+    with ir.Location.unknown(context):
+        # IREE converts constants of bfloat16, and does not look at resources then.
+        if data.numel() <= _LARGEST_INLINE or data.dtype in (torch.bool, torch.bfloat16):
+            return _dense_attribute(data)
+        type_ = ir.RankedTensorType.get(list(data.shape), _element_type(data.dtype))
+        return ir.DenseResourceElementsAttr.get_from_buffer(data.numpy(), name, type_)
+
+
+def retype(function: Any, results: list[Any] | None = None) -> None:
+    """Give a function the type that its arguments have now; ``results``: those of its results, if these are others."""
+    with function.context:
+        inputs = [argument.type for argument in function.entry_block.arguments]
+        function_type = ir.FunctionType.get(inputs, function.type.results if results is None else results)
         function.attributes["function_type"] = ir.TypeAttr.get(function_type)
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 import weakref
 from typing import Any
 
-import torch
 from iree import runtime
 from iree.runtime import _binding
 
@@ -69,10 +69,18 @@ def _instance() -> Any:
     _binding.disable_leak_checker()
     # Threads as torch has; stacks for the compiler's stack limit, with room for the runtime's own frames.
     runtime.flags.parse_flags(
-        f"--task_topology_group_count={torch.get_num_threads()}",
+        f"--task_topology_group_count={_threads()}",
         f"--task_worker_stack_size={4 * STACK_BYTES}",
     )
     return runtime.VmInstance()
+
+
+def _threads() -> int:
+    """As many as torch uses; where nobody has imported torch, as many as this process has CPUs."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return int(torch.get_num_threads())
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _forget_in_child() -> None:

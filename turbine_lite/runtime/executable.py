@@ -17,7 +17,8 @@ from turbine_lite.graph.signature import Signature, TensorInput
 from turbine_lite.mlir.entry_point import ENTRY_POINT
 from turbine_lite.runtime.device import Device, get_device, on_fork
 from turbine_lite.runtime.parameters import ParameterSets
-from turbine_lite.runtime.tensors import element_type, is_importable, view_memory
+from turbine_lite.runtime.tensors import element_type, is_importable
+from turbine_lite.runtime.views import view_memory
 
 __all__ = ["Hooks", "SpecializedExecutable"]
 
