@@ -15,6 +15,7 @@ import turbine_lite
 from turbine_lite.cache_commands import add_cache_commands
 from turbine_lite.compiler.stages import ALL, STAGES
 from turbine_lite.errors import TurbineLiteError
+from turbine_lite.export_commands import add_export_commands
 from turbine_lite.model_argument import INPUT_HELP, MODEL_HELP
 
 __all__ = ["main"]
@@ -26,6 +27,8 @@ examples:
   turbine-lite explain model.py:Net --input 1x3x224x224xf32 --train
   turbine-lite profile model.py:Net --input 1x3x224x224xf32 --trace trace.json
   turbine-lite lower model.py:Net --input 1x3x224x224xf32 --stage iree-input --option extern=none
+  turbine-lite export model.py:Net --input 1x3x224x224xf32 --dialect stablehlo -o net.mlir
+  turbine-lite op aten.addmm --input 128xf32 --input 64x32xf32 --input 32x128xf32 --dialect stablehlo
   turbine-lite bench package.models:make --mode max-autotune --against inductor
 """
 
@@ -73,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="ResNet-18 through every stage, checked against eager and timed")
     demo.set_defaults(run=lambda _: _later("demo", "main")())
     _add_model_commands(commands)
+    add_export_commands(commands)
     add_cache_commands(commands.add_parser("cache", help="compiled programs on disk"))
     return parser
 

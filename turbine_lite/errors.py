@@ -20,6 +20,7 @@ __all__ = [
     "CompilerTimeoutError",
     "ExecutionError",
     "OptionError",
+    "PackageError",
     "TurbineLiteError",
     "UnsupportedError",
     "VerificationError",
@@ -36,6 +37,10 @@ class OptionError(TurbineLiteError, ValueError):
 
 class UnsupportedError(TurbineLiteError):
     """The graph, or an input of it, is of a kind that turbine_lite does not take."""
+
+
+class PackageError(TurbineLiteError):
+    """A file is no package, damaged, or has no program that runs here."""
 
 
 class CompilationError(TurbineLiteError):

@@ -19,7 +19,7 @@ from turbine_lite.errors import TurbineLiteError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["INPUT_HELP", "MODEL_HELP", "Model", "ModelError", "load_model"]
+__all__ = ["INPUT_HELP", "MODEL_HELP", "Model", "ModelError", "load_inputs", "load_model"]
 
 MODEL_HELP = (
     "FILE.py:NAME or PACKAGE.MODULE:NAME (NAME is 'model' if left out): a torch.nn.Module, a class of one, a function "
@@ -111,6 +111,18 @@ def load_model(name: str, inputs: Sequence[str], *, trains: bool = False) -> Mod
         found.train(trains)
     args = given if given is not None and not inputs else tuple(map(_input, inputs))
     return Model(found, args, trains)
+
+
+def load_inputs(inputs: Sequence[str]) -> tuple[Any, ...]:
+    """The tensors that ``INPUT_HELP`` says.
+
+    Raises:
+        ModelError: one cannot be read.
+    """
+    import torch
+
+    torch.manual_seed(0)
+    return tuple(map(_input, inputs))
 
 
 def _made_by(name: str, factory: Callable[[], Any]) -> Any:

@@ -15,7 +15,7 @@ from torch.fx import Graph, Node
 
 from turbine_lite.graph.insertion import call_with_meta
 
-__all__ = ["COMPARISONS", "convert_scalar_arguments"]
+__all__ = ["COMPARISONS", "compare_with_tensors", "convert_scalar_arguments"]
 
 aten = torch.ops.aten
 
@@ -121,3 +121,20 @@ def _converted(argument: Any, value: torch.Tensor) -> Any:
             exact = torch.float64 if isinstance(argument, float) else torch.int64
             return torch.tensor(argument, dtype=exact).to(dtype).item()
     return argument
+
+
+def compare_with_tensors(graph: Graph) -> None:
+    """Comparisons of floating-point tensors with numbers, as comparisons with tensors of their dtype.
+
+    torch-mlir compares in float64 else, which TOSA has not.
+    """
+    for node in list(graph.nodes):
+        if node.target not in COMPARISONS or node.target._overloadname != "Scalar":
+            continue
+        tensor, number = node.args
+        dtype = tensor.meta["val"].dtype
+        if isinstance(number, (int, float)) and dtype.is_floating_point and dtype is not torch.float64:
+            with graph.inserting_before(node):
+                other = call_with_meta(graph, aten.full.default, ([], number), node, dtype=dtype)
+            node.target = getattr(aten, node.target._schema.name.removeprefix("aten::")).Tensor
+            node.args = (tensor, other)

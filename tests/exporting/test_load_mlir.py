@@ -1,0 +1,224 @@
+"""MLIR that others wrote."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import turbine_lite
+from tests.helpers import assert_same
+from turbine_lite.errors import CompilationError, OptionError
+
+_STABLEHLO = """
+module @add {
+  func.func public @main(%arg0: tensor<?x4xf32> loc("x"), %arg1: tensor<4xf32> {jax.arg_info = "bias"})
+      -> (tensor<?x4xf32>) {
+    %0 = func.call @twice(%arg0) : (tensor<?x4xf32>) -> tensor<?x4xf32>
+    return %0 : tensor<?x4xf32>
+  }
+  func.func private @twice(%arg0: tensor<?x4xf32>) -> tensor<?x4xf32> {
+    %0 = stablehlo.add %arg0, %arg0 : tensor<?x4xf32>
+    return %0 : tensor<?x4xf32>
+  }
+  func.func @second(%arg0: tensor<2xui8>, %arg1: tensor<2xi1>) -> (tensor<2xi1>, tensor<2xui8>) {
+    %0 = stablehlo.not %arg1 : tensor<2xi1>
+    return %0, %arg0 : tensor<2xi1>, tensor<2xui8>
+  }
+}
+"""
+_TOSA = """
+func.func @negate(%arg0: tensor<3x2xf32>) -> tensor<3x2xf32> {
+  %0 = tosa.exp %arg0 : (tensor<3x2xf32>) -> tensor<3x2xf32>
+  return %0 : tensor<3x2xf32>
+}
+"""
+_LINALG = """
+func.func @main(%x: tensor<4xf32>, %n: i32) -> tensor<4xf32> {
+  %empty = tensor.empty() : tensor<4xf32>
+  %f = arith.sitofp %n : i32 to f32
+  %0 = linalg.generic
+      {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]}
+      ins(%x : tensor<4xf32>) outs(%empty : tensor<4xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %1 = arith.mulf %in, %f : f32
+    linalg.yield %1 : f32
+  } -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+"""
+_TORCH = """
+func.func @main(%x: !torch.vtensor<[2,3],f32>, %y: !torch.vtensor<[3],si64>) -> !torch.vtensor<[2,3],f32> {
+  %int1 = torch.constant.int 1
+  %0 = torch.aten.add.Tensor %x, %y, %int1
+      : !torch.vtensor<[2,3],f32>, !torch.vtensor<[3],si64>, !torch.int -> !torch.vtensor<[2,3],f32>
+  return %0 : !torch.vtensor<[2,3],f32>
+}
+"""
+
+
+def test_stablehlo_with_functions_names_and_dynamic_sizes():
+    module = turbine_lite.load_mlir(_STABLEHLO)
+    x, bias = torch.randn(3, 4), torch.zeros(4)
+    assert_same(module(x, bias), x * 2)
+    assert_same(module(bias=bias, x=x), x * 2)
+    assert_same(module["main"](torch.ones(1, 4), bias), torch.full((1, 4), 2.0))
+    got = module["second"](torch.tensor([1, 255], dtype=torch.uint8), torch.tensor([True, False]))
+    assert_same(got, (torch.tensor([False, True]), torch.tensor([1, 255], dtype=torch.uint8)))
+    assert repr(module).startswith("LoadedModule(main(x: float32[?, 4], bias: float32[4]) -> float32[?, 4]; second(")
+
+
+def test_numpy_gives_numpy():
+    module = turbine_lite.load_mlir(_TOSA, dialect="tosa")
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    for given in (x, np.asfortranarray(x), x.tolist()):
+        got = module(given)
+        assert type(got) is np.ndarray
+        np.testing.assert_allclose(got, np.exp(x), rtol=1e-5)
+
+
+def test_linalg_and_numbers():
+    module = turbine_lite.load_mlir(_LINALG)
+    x = torch.randn(4)
+    assert_same(module(x, 3), x * 3)
+    with pytest.raises(TypeError, match="is a number, int32; it got a Tensor"):
+        module(x, x)
+
+
+def test_torch():
+    x, y = torch.randn(2, 3), torch.tensor([1, 2, 3])
+    assert_same(turbine_lite.load_mlir(_TORCH, "torch")(x, y), x + y)
+
+
+def test_the_argument_is_read_in_place_and_not_written():
+    text = """func.func @main(%x: tensor<64xf32>, %i: tensor<1xi32>, %u: tensor<1xf32>) -> tensor<64xf32> {
+      %0 = "stablehlo.scatter"(%x, %i, %u) ({
+      ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        stablehlo.return %b : tensor<f32>
+      }) {scatter_dimension_numbers = #stablehlo.scatter<inserted_window_dims = [0], scatter_dims_to_operand_dims = [0],
+          index_vector_dim = 1>, unique_indices = true}
+          : (tensor<64xf32>, tensor<1xi32>, tensor<1xf32>) -> tensor<64xf32>
+      return %0 : tensor<64xf32>
+    }"""
+    module = turbine_lite.load_mlir(text)
+    x = torch.zeros(64)
+    got = module(x, torch.tensor([5], dtype=torch.int32), torch.tensor([2.0]))
+    assert got[5] == 2
+    assert not x.any()
+
+
+def test_from_a_file(tmp_path):
+    (tmp_path / "a.mlir").write_text(_TOSA)
+    x = torch.ones(3, 2)
+    assert_same(turbine_lite.load_mlir(tmp_path / "a.mlir")(x), x.exp())
+    assert_same(turbine_lite.load_mlir(str(tmp_path / "a.mlir"), driver="local-sync")(x), x.exp())
+    with pytest.raises(FileNotFoundError):
+        turbine_lite.load_mlir(tmp_path / "b.mlir")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("func.func @f( {", "could not read"),
+        ("module {}", "no public function"),
+        ("func.func @f(%a: tensor<2xcomplex<f32>>) { return }", "complex<f32>"),
+        ("func.func @f(%a: tensor<2xf8E4M3FN>) { return }", "tensors of f8E4M3FN cannot be passed"),
+        ("func.func @f(%a: memref<2xf32>) { return }", "no tensor or number"),
+        (
+            "func.func @f(%a: tensor<2xf32>) -> tensor<2xf32> { %0 = stablehlo.nonsense %a : tensor<2xf32> return %0 }",
+            "nonsense",
+        ),
+    ],
+)
+def test_what_is_no_program(text, said):
+    with pytest.raises(CompilationError, match=said):
+        turbine_lite.load_mlir(text + "\n")
+
+
+def test_wrong_calls():
+    module = turbine_lite.load_mlir(_STABLEHLO)
+    x, bias = torch.randn(3, 4), torch.zeros(4)
+    with pytest.raises(ValueError, match=r"input 0 \(x\) of main is float32\[\?, 4\]; it got the shape \[3, 5\]"):
+        module(torch.randn(3, 5), bias)
+    with pytest.raises(TypeError, match="it got float64"):
+        module(x.double(), bias)
+    with pytest.raises(TypeError, match="takes 2 inputs, not 1"):
+        module(x)
+    with pytest.raises(TypeError, match="no input 'z'"):
+        module(x, z=bias)
+    with pytest.raises(TypeError, match="twice"):
+        module(x, bias, x=x)
+    with pytest.raises(KeyError, match="no function 'third'; it has main, second"):
+        module["third"]
+    with pytest.raises(OptionError, match="unknown dialect"):
+        turbine_lite.load_mlir(_TOSA, dialect="hlo")
+    with pytest.raises(OptionError, match="unknown driver"):
+        turbine_lite.load_mlir(_TOSA, driver="gpu")
+
+
+def _jax_programs():
+    import jax
+    import jax.numpy as jnp
+
+    def mlp(x, w1, b1, w2):
+        return jax.nn.gelu(x @ w1 + b1) @ w2
+
+    def conv_net(x, w1, w2):
+        layout = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+        y = jax.nn.relu(jax.lax.conv_general_dilated(x, w1, (1, 1), "SAME", **layout))
+        y = jax.lax.reduce_window(y, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+        y = jax.lax.conv_general_dilated(y, w2, (2, 2), "SAME", **layout)
+        return y.mean((1, 2)), jnp.argmax(y, -1)
+
+    def transformer_block(x, wq, wk, wv, wo, scale):
+        h = (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5) * scale
+        q, k, v = ((h @ w).reshape(2, 10, 4, 8).transpose(0, 2, 1, 3) for w in (wq, wk, wv))
+        scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) / 8**0.5
+        scores = jnp.where(jnp.tril(jnp.ones((10, 10), bool)), scores, -1e9)
+        mixed = jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, -1), v)
+        return x + mixed.transpose(0, 2, 1, 3).reshape(2, 10, 32) @ wo
+
+    def scan(x):
+        return jax.lax.scan(lambda carry, step: (carry * 0.5 + step, carry), jnp.zeros(3), x)
+
+    return {
+        "mlp": (mlp, [(4, 8), (8, 16), (16,), (16, 3)]),
+        "conv_net": (conv_net, [(2, 16, 16, 3), (3, 3, 3, 8), (3, 3, 8, 16)]),
+        "transformer_block": (transformer_block, [(2, 10, 32), *[(32, 32)] * 4, (32,)]),
+        "scan": (scan, [(5, 3)]),
+    }
+
+
+@pytest.mark.parametrize("form", ["text", "portable artifact"])
+@pytest.mark.parametrize("name", ["mlp", "conv_net", "transformer_block", "scan"])
+def test_jax(name, form):
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    from jax import export as jax_export
+
+    function, shapes = _jax_programs()[name]
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal(shape, dtype=np.float32) * 0.3 for shape in shapes]
+    exported = jax_export.export(jax.jit(function))(*[jax.ShapeDtypeStruct(arg.shape, arg.dtype) for arg in args])
+    module = turbine_lite.load_mlir(exported.mlir_module() if form == "text" else exported.mlir_module_serialized)
+    want = [np.asarray(leaf) for leaf in jax.tree.leaves(function(*args))]
+    for got in (module(*args), module(*map(torch.from_numpy, args))):
+        leaves = got if isinstance(got, tuple) else (got,)
+        for a, b in zip(leaves, want, strict=True):
+            assert str(a.dtype).removeprefix("torch.") == b.dtype.name
+            np.testing.assert_allclose(np.asarray(a), b, rtol=1e-4, atol=1e-5)
+
+
+def test_onnx(tmp_path):
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    from onnx import TensorProto, helper
+
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "y"], ["z"]), helper.make_node("Relu", ["z"], ["out"])],
+        "g",
+        [value("x", TensorProto.FLOAT, [2, 3]), value("y", TensorProto.FLOAT, [3, 4])],
+        [value("out", TensorProto.FLOAT, [2, 4])],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), tmp_path / "g.onnx")
+    x, y = torch.randn(2, 3), torch.randn(3, 4)
+    assert_same(turbine_lite.load_mlir(tmp_path / "g.onnx")(x, y), (x @ y).relu())

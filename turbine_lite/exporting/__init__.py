@@ -1,0 +1,1 @@
+"""``turbine_lite.export``: programs that leave this process as MLIR."""

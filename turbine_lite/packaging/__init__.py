@@ -1,0 +1,1 @@
+"""``turbine_lite.save`` and ``load``: programs in one file, which run without any compiler."""
