@@ -98,9 +98,13 @@ def _value(text: str) -> Any:
 
 
 def _model(args: argparse.Namespace) -> Any:
+    """The model, a copy of which has run in eager: what is wrong with it or its inputs is best told there."""
     from turbine_lite.model_argument import load_model
 
-    return load_model(args.model, args.input)
+    model = load_model(args.model, args.input)
+    tried = model.copy()
+    tried.step(tried.function)
+    return model
 
 
 def _check_folder_of(file: Path) -> None:

@@ -200,3 +200,37 @@ def test_debug_has_the_traceback(run):
     assert done.returncode == 2
     assert "Traceback" in done.stderr
     assert "ModelError" in done.stderr
+
+
+def test_export_package_and_op(run, tmp_path):
+    done = run("export", "models.py", "--input", "3x8xf32", "--weights", "external", "-o", "net.mlir")
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["net.mlir", "net.safetensors"]
+    assert "stablehlo.dot_general" in (tmp_path / "net.mlir").read_text()
+    done = run("package", "models.py:make", "-o", "net.tl", "--target", "x86-64-v3", "--target", "host")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("net.tl ")
+    done = run("op", "aten.addmm", "--input", "4xf32", "--input", "2x3xf32", "--input", "3x4xf32", "--dialect", "tosa")
+    assert "tosa.matmul" in done.stdout
+    done = run("op", "aten.sum.dim_IntList", "--input", "2x3xf32", "--arg", "[1]", "--arg", "true")
+    assert "tensor<2x1xf32>" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("op", "aten.nothing"), "torch has no operator 'aten.nothing'"),
+        (("op", "aten"), "torch has no operator 'aten'"),
+        (("op", "aten.sin", "--input", "3xq8"), "3xq8"),
+        (("op", "aten.sum", "--input", "3xf32", "--arg", "[1"), "cannot read the argument '[1'"),
+        (("export", "models.py", "--input", "3x8xf32", "-o", "no/net.mlir"), "there is no directory no"),
+        (("export", "models.py", "--input", "3x9xf32", "-o", "net.mlir"), "shapes"),
+        (("package", "models.py", "--input", "3x8xf32", "-o", "no/net.tl"), "there is no directory no"),
+        (("export", "models.py:number", "-o", "net.mlir"), "cannot be called"),
+    ],
+)
+def test_wrong_input_to_commands_that_write_programs(run, arguments, said):
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
