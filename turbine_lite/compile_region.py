@@ -15,21 +15,11 @@ from turbine_lite.compiler.parallel import start
 from turbine_lite.diagnostics.dump import Dump
 from turbine_lite.diagnostics.trace import trace_json, trace_text
 from turbine_lite.errors import CompilationError
-from turbine_lite.graph.bounds import check_arguments
-from turbine_lite.graph.constants import fold_constants
-from turbine_lite.graph.divisors import guard_divisors
-from turbine_lite.graph.expand import expand_operators
+from turbine_lite.graph.for_iree import make_ready_for_iree
 from turbine_lite.graph.insertion import copy_graph_module
-from turbine_lite.graph.narrow_integers import widen_narrow_integers
-from turbine_lite.graph.numerics import round_float_scalars
 from turbine_lite.graph.parameters import choose_parameters
-from turbine_lite.graph.rewrites import rewrite_for_iree
-from turbine_lite.graph.scalar_arguments import convert_scalar_arguments
 from turbine_lite.graph.signature import Signature, specialize_signature
-from turbine_lite.graph.strided_reads import gather_strided_reads
-from turbine_lite.graph.traits import traits_of
 from turbine_lite.graph.work import choose_driver
-from turbine_lite.graph.write_targets import keep_targets_apart
 from turbine_lite.mlir.importer import ImportedModule, import_region
 from turbine_lite.options import Options
 from turbine_lite.runtime.executable import Hooks, SpecializedExecutable
@@ -139,19 +129,8 @@ def prepare(region: GraphModule) -> Prepared:
     """Rewrite a copy of a region for IREE."""
     gm = copy_graph_module(region)
     signature = specialize_signature(gm.graph)
-    convert_scalar_arguments(gm.graph)
-    expand_operators(gm.graph)
-    keep_targets_apart(gm.graph)
-    if check_arguments(gm, fold_constants(gm)):
-        signature = signature.with_count()
-    gather_strided_reads(gm.graph)
-    widen_narrow_integers(gm)
-    rewrite_for_iree(gm.graph)
-    guard_divisors(gm.graph)
-    traits = traits_of(gm.graph)
-    if not traits.keep_f64:
-        round_float_scalars(gm.graph)
-    return Prepared(gm, signature, traits)
+    traits, counts = make_ready_for_iree(gm)
+    return Prepared(gm, signature.with_count() if counts else signature, traits)
 
 
 def _start(module: ImportedModule, options: Options, dump: Dump, traits: Traits) -> Future[Compiled]:

@@ -19,7 +19,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from turbine_lite.errors import OptionError
-from turbine_lite.graph.insertion import copy_graph_module
+from turbine_lite.graph.insertion import copy_graph_module, put_first
 from turbine_lite.graph.subgraph import Part, extract_part
 
 __all__ = ["Outlined", "composite", "outline_composites", "without_marks"]
@@ -61,11 +61,11 @@ def composite(function: _F, name: str, **attributes: Any) -> _F:
         positions = itertools.count()
 
         def enter(tensor: torch.Tensor) -> torch.Tensor:
-            marked: torch.Tensor = _ops().composite_input(tensor, call, next(positions))
+            marked: torch.Tensor = _INPUT(tensor, call, next(positions))
             return marked
 
         def leave(tensor: torch.Tensor) -> torch.Tensor:
-            marked: torch.Tensor = _ops().composite_output(tensor, call, next(positions), name, written)
+            marked: torch.Tensor = _OUTPUT(tensor, call, next(positions), name, written)
             return marked
 
         args, kwargs = pytree.tree_map_only(torch.Tensor, enter, (args, kwargs))
@@ -73,10 +73,6 @@ def composite(function: _F, name: str, **attributes: Any) -> _F:
         return pytree.tree_map_only(torch.Tensor, leave, function(*args, **kwargs))
 
     return run  # type: ignore[return-value]  # it has the function's signature
-
-
-def _ops() -> Any:
-    return torch.ops.turbine_lite
 
 
 def _dictionary(attributes: dict[str, Any]) -> str:
@@ -192,9 +188,9 @@ def _outline(gm: GraphModule, outputs: list[Node], taken: set[str]) -> Outlined:
     produced: list[Any] = [output.args[0] for output in outputs]
     symbol = _unique(f"{name}.impl", taken)
     values = dict(zip(part.sources, part.gm.graph.find_nodes(op="placeholder"), strict=True))
-    values |= dict(zip(part.results, part.gm.graph.output_node().args[0], strict=True))  # type: ignore[arg-type]
+    values |= dict(zip(part.results, part.gm.graph.output_node().args[0], strict=True))  # type: ignore[arg-type]  # a tuple
     part.gm.graph.output_node().args = (tuple(values[node] for node in produced),)
-    _take_first(part.gm, [values[node] for node in operands])
+    put_first(part.gm.graph, [values[node] for node in operands])
     with graph.inserting_before(outputs[0]):
         outer = [operand.args[0] if operand in inputs else operand for operand in operands]
         made = graph.call_function(_CALL, (outer, symbol))
@@ -219,13 +215,6 @@ def _with_operands(part: Part, inputs: list[Node]) -> list[Node]:
             placeholder.meta = dict(mark.meta)
             part.sources.insert(0, mark)
     return [*inputs, *(source for source in part.sources if source not in inputs and source.op != "get_attr")]
-
-
-def _take_first(gm: GraphModule, placeholders: list[Node]) -> None:
-    for node in reversed(placeholders):
-        first = next(iter(gm.graph.nodes))
-        if first is not node:
-            first.prepend(node)
 
 
 def _unique(symbol: str, taken: set[str]) -> str:

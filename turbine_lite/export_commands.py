@@ -9,13 +9,18 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from turbine_lite.model_argument import INPUT_HELP, MODEL_HELP, ModelError
+from turbine_lite.compiler.dialects import DIALECTS
+from turbine_lite.model_argument import (
+    INPUT_HELP,
+    MODEL_HELP,
+    ModelError,
+    check_folder_of,
+    load_inputs,
+    load_tried_model,
+)
+from turbine_lite.packaging.targets import TARGETS
 
 __all__ = ["add_export_commands"]
-
-# Those of compiler/dialects.py, which imports more than the parser needs.
-_DIALECTS = ("torch", "torch-backend", "linalg-on-tensors", "tosa", "stablehlo", "iree-input", "flow", "vmfb")
-_TARGETS = ("host", "x86-64-v4", "x86-64-v3", "aarch64")
 
 
 def add_export_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -29,26 +34,33 @@ def add_export_commands(commands: argparse._SubParsersAction[argparse.ArgumentPa
         return command
 
     export = add("export", _export, "write a model as MLIR for other compilers and tools", "model", MODEL_HELP)
-    export.add_argument("--dialect", choices=_DIALECTS, default="stablehlo", help="which (stablehlo)")
+    export.add_argument("--dialect", choices=DIALECTS, default="stablehlo", help="which (stablehlo)")
     export.add_argument("--weights", choices=("embedded", "external"), default="embedded", help="where (embedded)")
     export.add_argument("-o", "--output", type=Path, required=True, metavar="FILE", help="text if it ends with .mlir")
     package = add("package", _package, "compile a model into a file that turbine_lite.load runs", "model", MODEL_HELP)
     package.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
-    package.add_argument("--target", action="append", choices=_TARGETS, help="a kind of CPU; may be repeated (host)")
+    package.add_argument(
+        "--target", action="append", choices=["host", *TARGETS], help="a kind of CPU; may be repeated (host)"
+    )
     op = add(
         "op", _op, "print an operator of PyTorch's as MLIR", "operator", "such as aten.addmm or aten.sum.dim_IntList"
     )
     op.add_argument(
         "--arg", action="append", default=[], metavar="JSON", help="a further argument: 2, [0, 1], true, null"
     )
-    op.add_argument("--dialect", choices=_DIALECTS[:-1], default="linalg-on-tensors", help="which (linalg-on-tensors)")
+    op.add_argument(
+        "--dialect",
+        choices=[name for name in DIALECTS if name != "vmfb"],
+        default="linalg-on-tensors",
+        help="which (linalg-on-tensors)",
+    )
 
 
 def _export(args: argparse.Namespace) -> int:
     import turbine_lite
 
-    _check_folder_of(args.output)
-    model = _model(args)
+    check_folder_of(args.output)
+    model = load_tried_model(args.model, args.input)
     exported = turbine_lite.export(model.function, *model.args, dialect=args.dialect, weights=args.weights)
     for path in exported.save(args.output):
         print(f"{path}  {path.stat().st_size / 1024:.0f} KiB")
@@ -58,7 +70,7 @@ def _export(args: argparse.Namespace) -> int:
 def _package(args: argparse.Namespace) -> int:
     import turbine_lite
 
-    model = _model(args)
+    model = load_tried_model(args.model, args.input)
     path = turbine_lite.save(model.function, args.output, *model.args, targets=args.target or ("host",))
     print(f"{path}  {path.stat().st_size / 1024:.0f} KiB")
     return 0
@@ -66,7 +78,6 @@ def _package(args: argparse.Namespace) -> int:
 
 def _op(args: argparse.Namespace) -> int:
     import turbine_lite
-    from turbine_lite.model_argument import load_inputs
 
     target = _operator(args.operator)
     further = [_value(text) for text in args.arg]
@@ -95,19 +106,3 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         raise ModelError(f"cannot read the argument {text!r}; write it as JSON: 2, 0.5, [0, 1], true, null") from None
-
-
-def _model(args: argparse.Namespace) -> Any:
-    """The model, a copy of which has run in eager: what is wrong with it or its inputs is best told there."""
-    from turbine_lite.model_argument import load_model
-
-    model = load_model(args.model, args.input)
-    tried = model.copy()
-    tried.step(tried.function)
-    return model
-
-
-def _check_folder_of(file: Path) -> None:
-    """Better before minutes of work than after."""
-    if not file.parent.is_dir():
-        raise ModelError(f"cannot write {file}: there is no directory {file.parent}")

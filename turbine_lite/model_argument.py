@@ -19,7 +19,16 @@ from turbine_lite.errors import TurbineLiteError
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["INPUT_HELP", "MODEL_HELP", "Model", "ModelError", "load_inputs", "load_model"]
+__all__ = [
+    "INPUT_HELP",
+    "MODEL_HELP",
+    "Model",
+    "ModelError",
+    "check_folder_of",
+    "load_inputs",
+    "load_model",
+    "load_tried_model",
+]
 
 MODEL_HELP = (
     "FILE.py:NAME or PACKAGE.MODULE:NAME (NAME is 'model' if left out): a torch.nn.Module, a class of one, a function "
@@ -111,6 +120,24 @@ def load_model(name: str, inputs: Sequence[str], *, trains: bool = False) -> Mod
         found.train(trains)
     args = given if given is not None and not inputs else tuple(map(_input, inputs))
     return Model(found, args, trains)
+
+
+def load_tried_model(name: str, inputs: Sequence[str], *, trains: bool = False) -> Model:
+    """The model, a copy of which has run in eager: what is wrong with it or its inputs is best told there."""
+    model = load_model(name, inputs, trains=trains)
+    tried = model.copy()
+    tried.step(tried.function)
+    return model
+
+
+def check_folder_of(file: Path | None) -> None:
+    """Better before minutes of work than after.
+
+    Raises:
+        ModelError: there is no such directory.
+    """
+    if file is not None and not file.parent.is_dir():
+        raise ModelError(f"cannot write {file}: there is no directory {file.parent}")
 
 
 def load_inputs(inputs: Sequence[str]) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 import turbine_lite
 from turbine_lite.compiler.stages import STAGES, file_of
 from turbine_lite.errors import VerificationError
-from turbine_lite.model_argument import Model, ModelError, load_model
+from turbine_lite.model_argument import Model, check_folder_of, load_tried_model
 
 __all__ = ["bench", "compile_model", "explain", "inspect", "lower", "profile", "run", "verify"]
 
@@ -41,7 +41,7 @@ def explain(args: argparse.Namespace) -> int:
 
 def profile(args: argparse.Namespace) -> int:
     """``turbine-lite profile``."""
-    _check_folder_of(args.trace)
+    check_folder_of(args.trace)
     model = _model(args)
     with torch.set_grad_enabled(model.trains):
         found = turbine_lite.profile(model.function, *model.args, runs=args.runs, **_how(args))
@@ -53,7 +53,7 @@ def profile(args: argparse.Namespace) -> int:
 
 def inspect(args: argparse.Namespace) -> int:
     """``turbine-lite inspect``: write a page."""
-    _check_folder_of(args.output)
+    check_folder_of(args.output)
     model = _model(args)
     with torch.set_grad_enabled(model.trains):
         if args.no_compile:
@@ -86,12 +86,6 @@ def compile_model(args: argparse.Namespace) -> int:
         print(f"{program}  {program.stat().st_size / 1024:.0f} KiB")
     print(args.output / "INDEX.md")
     return 0 if programs else _nothing_in_iree()
-
-
-def _check_folder_of(file: Path | None) -> None:
-    """Better before minutes of work than after."""
-    if file is not None and not file.parent.is_dir():
-        raise ModelError(f"cannot write {file}: there is no directory {file.parent}")
 
 
 def _nothing_in_iree() -> int:
@@ -191,11 +185,7 @@ def _tensors(model: Model, function: Callable[..., Any]) -> list[torch.Tensor]:
 
 
 def _model(args: argparse.Namespace) -> Model:
-    """The model, a copy of which has run in eager: what is wrong with it or its inputs is best told there."""
-    model = load_model(args.model, args.input, trains=args.train)
-    tried = model.copy()
-    tried.step(tried.function)
-    return model
+    return load_tried_model(args.model, args.input, trains=args.train)
 
 
 def _how(args: argparse.Namespace) -> dict[str, Any]:

@@ -166,6 +166,28 @@ def test_entry_points_share_weights_and_state(dialect, weights):
         assert len(re.findall(r"^ +inner.weight: ", text, re.MULTILINE)) <= 1  # one constant for both
 
 
+@pytest.mark.parametrize("weights", ["embedded", "external"])
+def test_state_that_one_entry_point_writes_and_another_only_reads(weights):
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("cache", torch.zeros(3))
+
+        def put(self, x):
+            self.cache.copy_(x)
+            return x + 1
+
+        def get(self, x):
+            return self.cache * x
+
+    x = torch.randn(3)
+    entries = {name: turbine_lite.EntryPoint(name, (x,)) for name in ("put", "get")}
+    exported = turbine_lite.export(Model(), entry_points=entries, dialect="linalg-on-tensors", weights=weights)
+    assert_same(exported.run(x, entry_point="get"), torch.zeros(3) * x)
+    exported.run(x, entry_point="put")
+    assert_same(exported.run(x, entry_point="get"), x * x)
+
+
 def test_dynamic_sizes_and_their_bounds():
     batch = Dim("batch", min=2, max=9)
 

@@ -119,7 +119,7 @@ def test_many_threads(saved):
         for _ in range(20):
             try:
                 assert_same(package(ids[index], scale=2.0)["y"], want[index])
-            except Exception as error:
+            except Exception as error:  # whatever it is, for the main thread to see
                 failures.append(error)
 
     threads = [threading.Thread(target=work, args=(index,)) for index in range(8)]

@@ -18,7 +18,7 @@ from torch.utils._sympy.numbers import int_oo
 
 from turbine_lite.errors import UnsupportedError
 from turbine_lite.graph.decompositions import decompositions_before_partition
-from turbine_lite.graph.insertion import call_with_meta
+from turbine_lite.graph.insertion import call_with_meta, put_first
 
 __all__ = ["Captured", "EntryPoint", "InputSpec", "capture"]
 
@@ -112,6 +112,17 @@ class Captured:
             if leaves[position] != value:
                 raise TypeError(f"argument {position} was exported as {value!r}, it cannot be {leaves[position]!r}")
         return [leaf for position, leaf in enumerate(leaves) if position not in self.constants]
+
+    @property
+    def write_names(self) -> tuple[str, ...]:
+        """Names of the weights and inputs whose new values are the first results."""
+        names = [*self.weights, *(spec.name for spec in self.inputs)]
+        return tuple(names[position] for position in self.writes)
+
+    @property
+    def state(self) -> set[str]:
+        """Names of the weights among them."""
+        return set(self.write_names) & set(self.weights)
 
     def result_dtypes(self) -> list[torch.dtype]:
         """Of all results, what is written included."""
@@ -323,10 +334,8 @@ def _arrange_arguments(gm: GraphModule, placeholders: list[Node], order: list[No
             if node.users:
                 raise UnsupportedError(f"input {node.name} is used, and is no tensor or number")
             gm.graph.erase_node(node)
-    for node in reversed(order):
-        first = next(iter(gm.graph.nodes))
-        if first is not node:
-            first.prepend(node)
+    put_first(gm.graph, order)
+    for node in order:
         value = node.meta["val"]
         if isinstance(value, torch.Tensor) and not value.is_contiguous():
             # MLIR's tensors have no strides; whoever gives the values makes them dense.

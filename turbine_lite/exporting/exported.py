@@ -22,7 +22,7 @@ from turbine_lite.errors import OptionError
 from turbine_lite.exporting.capture import Captured, EntryPoint, InputSpec, capture
 from turbine_lite.exporting.program import Program, build_program
 from turbine_lite.options import Options
-from turbine_lite.runtime.checks import check_arguments, check_size
+from turbine_lite.runtime.checks import check_arguments, check_sizes
 from turbine_lite.runtime.loaded import LoadedProgram
 
 __all__ = ["EntryPoint", "ExportedFunction", "ExportedModule", "export"]
@@ -116,18 +116,14 @@ class ExportedModule:
         self._options = options
         self._bytecode: bytes | None = None
         self._loaded: LoadedProgram | None = None
-        written = {
-            list(entry.weights)[i] for entry in captured.values() for i in entry.writes if i < len(entry.weights)
-        }
+        written = {weight for entry in captured.values() for weight in entry.state}
         values = {name: value for entry in captured.values() for name, value in entry.weights.items()}
         names = dict.fromkeys(name for arguments in program.arguments.values() for name in arguments)
         self.weights = {name: values[name].clone() if name in written else values[name] for name in names}
-        self.entry_points = {name: self._function(name, entry) for name, entry in captured.items()}
-
-    def _function(self, name: str, entry: Captured) -> ExportedFunction:
-        names = [*entry.weights, *(spec.name for spec in entry.inputs)]
-        writes = tuple(names[position] for position in entry.writes)
-        return ExportedFunction(name, self._program.arguments[name], entry.inputs, writes)
+        self.entry_points = {
+            name: ExportedFunction(name, program.arguments[name], entry.inputs, entry.write_names)
+            for name, entry in captured.items()
+        }
 
     @property
     def input_specs(self) -> tuple[InputSpec, ...]:
@@ -203,7 +199,7 @@ class ExportedModule:
         entry, function = self._captured[name], self.entry_points[name]
         program = self._loaded or self._load()
         inputs = entry.flat_inputs(args, kwargs)
-        _check_bounds(entry, inputs)
+        check_sizes([(spec.name, spec.shape, spec.bounds) for spec in entry.inputs], inputs)
         compiled = program.functions[name]
         given = [*(self.weights[weight] for weight in function.weights), *inputs]
         given = [_signless(value, want.dtype) for value, want in zip(given, compiled.inputs, strict=True)]
@@ -240,11 +236,3 @@ def _signed(result: Any, dtype: torch.dtype) -> Any:
 
 def _as_tensor(result: Any) -> Any:
     return result if isinstance(result, torch.Tensor) else torch.as_tensor(result)
-
-
-def _check_bounds(entry: Captured, inputs: list[Any]) -> None:
-    sizes: dict[str, int] = {}
-    for spec, value in zip(entry.inputs, inputs, strict=True):
-        for wanted, size in zip(spec.shape or (), getattr(value, "shape", ()), strict=False):
-            if isinstance(wanted, str):
-                check_size(spec.name, wanted, size, spec.bounds[wanted], sizes)

@@ -13,19 +13,12 @@ from turbine_lite.compiler.flags import Traits
 from turbine_lite.compiler.lowering import Composite
 from turbine_lite.composites import outline_composites, without_marks
 from turbine_lite.exporting.capture import Captured
-from turbine_lite.graph.bounds import check_arguments
-from turbine_lite.graph.constants import fold_constants
-from turbine_lite.graph.divisors import guard_divisors
 from turbine_lite.graph.expand import expand_operators
+from turbine_lite.graph.for_iree import make_ready_for_iree
 from turbine_lite.graph.insertion import copy_graph_module
-from turbine_lite.graph.narrow_integers import widen_narrow_integers
-from turbine_lite.graph.numerics import round_float_scalars
-from turbine_lite.graph.rewrites import rewrite_for_iree
 from turbine_lite.graph.scalar_arguments import compare_with_tensors, convert_scalar_arguments
-from turbine_lite.graph.strided_reads import gather_strided_reads
 from turbine_lite.graph.traits import traits_of
 from turbine_lite.graph.work import choose_driver
-from turbine_lite.graph.write_targets import keep_targets_apart
 from turbine_lite.mlir.importer import (
     ImportedModule,
     constant_attribute,
@@ -91,41 +84,32 @@ def build_program(
     drivers: list[str] = []
     counting: set[str] = set()
     constants: dict[str, Any] = {}
+    written = {weight for entry in captured.values() for weight in entry.state}
     for name, entry in captured.items():
         # IREE's conversion from torch knows no calls.
         gm, outlined = (without_marks(entry.gm), []) if for_iree else outline_composites(entry.gm, taken)
         gm = copy_graph_module(gm)
         graphs = [(part.symbol, part.gm, "private") for part in outlined]
         for symbol, graph, visibility in (*graphs, (name, gm, None)):
-            if not raw and _prepare(graph, for_iree=for_iree, check=check and graph is gm):
-                counting.add(name)
+            if for_iree:
+                _, counts = make_ready_for_iree(graph, check=check)
+                counting |= {name} if counts else set()
+            elif not raw:
+                _make_portable(graph)
             found.append(traits_of(graph.graph))
             drivers.append(choose_driver(graph.graph, "auto"))
             function = import_graph(importer, graph, symbol, visibility)
         composites += [Composite(part.symbol, part.name, part.attributes) for part in outlined]
-        arguments[name] = _place_weights(importer, function, entry, embed, parameters or {}, constants)
+        arguments[name] = _place_weights(importer, function, entry, embed, parameters or {}, written, constants)
     driver = "local-sync" if set(drivers) == {"local-sync"} else "local-task"
     return Program(imported_module(importer), arguments, tuple(composites), _joined(found), driver, frozenset(counting))
 
 
-def _prepare(gm: GraphModule, *, for_iree: bool, check: bool) -> bool:
-    """Rewrite a graph in place; returns whether it has the count as a result more."""
-    graph = gm.graph
-    convert_scalar_arguments(graph)
-    expand_operators(graph)
-    if not for_iree:
-        compare_with_tensors(graph)
-        return False
-    keep_targets_apart(graph)
-    folded = fold_constants(gm)
-    counts = check and check_arguments(gm, folded)
-    gather_strided_reads(graph)
-    widen_narrow_integers(gm)
-    rewrite_for_iree(graph)
-    guard_divisors(graph)
-    if not traits_of(graph).keep_f64:
-        round_float_scalars(graph)
-    return counts
+def _make_portable(gm: GraphModule) -> None:
+    """Rewrite a graph for torch-mlir's lowerings, in place."""
+    convert_scalar_arguments(gm.graph)
+    expand_operators(gm.graph)
+    compare_with_tensors(gm.graph)
 
 
 def _joined(traits: list[Traits]) -> Traits:
@@ -139,6 +123,7 @@ def _place_weights(
     entry: Captured,
     embed: bool,
     parameters: Mapping[str, str],
+    written: set[str],
     constants: dict[str, Any],
 ) -> tuple[str, ...]:
     """Make constants or parameters of weights that nothing writes; returns the names of those that stay arguments."""
@@ -146,7 +131,7 @@ def _place_weights(
     embedded: list[int] = []
     named: dict[int, str] = {}
     for position, (name, value) in enumerate(entry.weights.items()):
-        if position in entry.writes:
+        if name in written:
             left.append(name)
         elif name in parameters:
             named[position] = parameters[name]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch._guards import detect_fake_mode
 from torch.fx import Graph, GraphModule, Node
 
-__all__ = ["call_with_meta", "copy_graph_module", "origin_of", "size_of"]
+__all__ = ["call_with_meta", "copy_graph_module", "origin_of", "put_first", "size_of"]
 
 
 def copy_graph_module(gm: GraphModule) -> GraphModule:
@@ -34,6 +35,14 @@ def call_with_meta(graph: Graph, target: Any, args: tuple[Any, ...], like: Node,
     if "stack_trace" in like.meta:
         node.meta["stack_trace"] = like.meta["stack_trace"]
     return node
+
+
+def put_first(graph: Graph, nodes: Sequence[Node]) -> None:
+    """Move nodes that read no others to the beginning, in this order."""
+    for node in reversed(nodes):
+        first = next(iter(graph.nodes))
+        if first is not node:
+            first.prepend(node)
 
 
 def size_of(graph: Graph, tensor: Node, dim: int, like: Node) -> Any:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from turbine_lite.errors import PackageError
+from turbine_lite.runtime.views import ALIGNMENT
 from turbine_lite.storage import publish_file
 
 __all__ = ["Archive", "write_archive"]
@@ -33,7 +34,6 @@ __all__ = ["Archive", "write_archive"]
 _MAGIC = b"TURBLITE"
 _VERSION = 1
 _HEADER = struct.Struct("<8sIQ32s")
-_ALIGNMENT = 64
 _MOST_DESCRIPTION = 1 << 30
 
 
@@ -66,7 +66,7 @@ def write_archive(path: Path, description: Mapping[str, Any], pieces: Mapping[st
 def _laid_out(views: Mapping[str, memoryview], start: int) -> tuple[dict[str, int], int]:
     offsets, end = {}, start
     for name, view in views.items():
-        offsets[name] = end + -end % _ALIGNMENT
+        offsets[name] = end + -end % ALIGNMENT
         end = offsets[name] + len(view)
     return offsets, end
 

@@ -14,9 +14,8 @@ from turbine_lite.errors import ExecutionError, OptionError
 from turbine_lite.packaging.archive import Archive
 from turbine_lite.packaging.structure import flatten, unflatten
 from turbine_lite.packaging.targets import best_target
-from turbine_lite.runtime.checks import check_arguments, check_size
-from turbine_lite.runtime.loaded import LoadedProgram, is_torch_tensor
-from turbine_lite.runtime.views import ALIGNMENT, ITEM_BYTES
+from turbine_lite.runtime.checks import check_arguments, check_sizes
+from turbine_lite.runtime.loaded import LoadedProgram, aligned_copy, is_torch_tensor
 
 __all__ = ["Package", "PackageFunction", "load"]
 
@@ -122,7 +121,7 @@ class Package:
         state: list[str] = entry["state"]
         wanted = Function(name, function.inputs[len(state) :], ())
         inputs = check_arguments(wanted, inputs)
-        _check_bounds(entry["inputs"], inputs)
+        check_sizes([(spec["name"], spec["shape"], spec["bounds"]) for spec in entry["inputs"]], inputs)
         with self._lock:
             results = self._program(name, [*(self._state[one] for one in state), *inputs])
             if entry["counts_errors"] and int(results.pop()) != 0:
@@ -161,12 +160,7 @@ def _function(described: Mapping[str, Any]) -> Function:
 def _array(piece: memoryview, weight: Mapping[str, Any]) -> Any:
     """A copy of a piece as an array, aligned; of bfloat16, its bits."""
     dtype = np.dtype(np.int16 if weight["dtype"] == "bfloat16" else weight["dtype"])
-    count = len(piece) // ITEM_BYTES[weight["dtype"]]
-    room = np.empty(len(piece) + ALIGNMENT, np.uint8)
-    start = -room.ctypes.data % ALIGNMENT
-    array = room[start : start + len(piece)].view(dtype)[:count].reshape(weight["shape"])
-    array[...] = np.frombuffer(piece, dtype).reshape(weight["shape"])
-    return array
+    return aligned_copy(np.frombuffer(piece, dtype).reshape(weight["shape"]))
 
 
 def _write(target: Any, value: Any) -> None:
@@ -184,11 +178,3 @@ def _numpys_dtype(tensor: Any) -> Any:
     import torch
 
     return torch.int16 if tensor.dtype is torch.bfloat16 else tensor.dtype
-
-
-def _check_bounds(specs: list[dict[str, Any]], inputs: list[Any]) -> None:
-    sizes: dict[str, int] = {}
-    for spec, value in zip(specs, inputs, strict=True):
-        for wanted, size in zip(spec["shape"] or (), getattr(value, "shape", ()), strict=False):
-            if isinstance(wanted, str):
-                check_size(spec["name"], wanted, size, spec["bounds"][wanted], sizes)

@@ -67,7 +67,7 @@ def save(
     entries = entry_points or {"main": EntryPoint("forward", args, kwargs or {}, dynamic_shapes)}
     captured = {name: capture(program, entry) for name, entry in entries.items()}
     weights = {name: value for entry in captured.values() for name, value in entry.weights.items()}
-    state = {list(entry.weights)[i] for entry in captured.values() for i in entry.writes if i < len(entry.weights)}
+    state = {weight for entry in captured.values() for weight in entry.state}
     names = {name: f"weight_{index}" for index, name in enumerate(weights) if name not in state}
     _check_dtypes(captured, weights)
     built = build_program(captured, for_iree=True, check=True, parameters=names)
@@ -95,14 +95,12 @@ def save(
 
 
 def _described(function: Function, entry: Captured, built: Program) -> dict[str, Any]:
-    names = [*entry.weights, *(spec.name for spec in entry.inputs)]
-    fixed_inputs = structure_of(entry.in_spec, entry.constants)
     return {
         "function": dataclasses.asdict(function),
         "state": built.arguments[function.name],
-        "writes": [names[position] for position in entry.writes],
+        "writes": entry.write_names,
         "inputs": [_input(spec) for spec in entry.inputs],
-        "arguments": fixed_inputs,
+        "arguments": structure_of(entry.in_spec, entry.constants),
         "results": structure_of(entry.out_spec, entry.fixed_results),
         "counts_errors": function.name in built.counting,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from turbine_lite.compiler.foreign import Function, Value
 from turbine_lite.runtime.loaded import is_torch_tensor
 
-__all__ = ["check_arguments", "check_size", "in_order", "signature_text"]
+__all__ = ["check_arguments", "check_sizes", "in_order", "signature_text"]
 
 
 def in_order(function: Function, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -52,7 +52,7 @@ def _checked(function: Function, index: int, value: Value, arg: Any) -> Any:
             return arg
         raise TypeError(f"{where} is a number, {value.dtype}; it got a {type(arg).__name__}")
     if is_torch_tensor(arg):
-        if arg.device.type != "cpu" or arg.layout.__str__() != "torch.strided":
+        if arg.device.type != "cpu" or str(arg.layout) != "torch.strided":
             raise TypeError(f"{where} got a tensor on {arg.device} ({arg.layout}); it takes strided ones on the CPU")
         dtype = str(arg.dtype).removeprefix("torch.")
     else:
@@ -80,17 +80,27 @@ def _text(value: Value) -> str:
     return f"{value.dtype}[{', '.join('?' if size is None else str(size) for size in value.sizes)}]"
 
 
-def check_size(name: str, symbol: str, size: int, bounds: Sequence[int | None], sizes: dict[str, int]) -> None:
-    """Compare a dynamic size with its bounds, and with ``sizes``, those of the same symbol before.
+def check_sizes(specs: Iterable[tuple[str, Any, Mapping[str, Sequence[int | None]]]], inputs: Sequence[Any]) -> None:
+    """Compare dynamic sizes with their bounds, and those of the same symbol with each other.
+
+    Args:
+        specs: name, shape (sizes or names of symbols; None for a number) and bounds of symbols, for each input.
+        inputs: tensors, arrays or numbers.
 
     Raises:
-        ValueError: it is another one, or out of bounds.
+        ValueError: one is out of bounds, or another than elsewhere.
     """
-    least, most = bounds
-    if (least is not None and size < least) or (most is not None and size > most):
-        raise ValueError(f"{name} has a size of {size} where {symbol} is {least} to {'any' if most is None else most}")
-    if sizes.setdefault(symbol, size) != size:
-        raise ValueError(f"{name} has a size of {size} where {symbol} is {sizes[symbol]} already")
+    sizes: dict[str, int] = {}
+    for (name, shape, bounds), value in zip(specs, inputs, strict=True):
+        for symbol, size in zip(shape or (), getattr(value, "shape", ()), strict=False):
+            if not isinstance(symbol, str):
+                continue
+            least, most = bounds[symbol]
+            if (least is not None and size < least) or (most is not None and size > most):
+                limits = f"{least} to {'any' if most is None else most}"
+                raise ValueError(f"{name} has a size of {size} where {symbol} is {limits}")
+            if sizes.setdefault(symbol, size) != size:
+                raise ValueError(f"{name} has a size of {size} where {symbol} is {sizes[symbol]} already")
 
 
 def signature_text(function: Function) -> str:

@@ -21,7 +21,7 @@ from turbine_lite.mlir.entry_point import PARAMETER_SCOPE
 from turbine_lite.runtime.device import get_device, on_fork
 from turbine_lite.runtime.views import ALIGNMENT, ELEMENT_TYPES, ITEM_BYTES, view_memory
 
-__all__ = ["LoadedProgram", "is_torch_tensor"]
+__all__ = ["LoadedProgram", "aligned_copy", "is_torch_tensor"]
 
 
 class LoadedProgram:
@@ -129,12 +129,13 @@ class _Memory:
         else:
             array = np.ascontiguousarray(value).reshape(np.shape(value))
             if copy or array.ctypes.data % ALIGNMENT:
-                array = _aligned_copy(array)
+                array = aligned_copy(array)
             self.owner, self.address, self.shape = array, array.ctypes.data, array.shape
             self.bytes = array.nbytes
 
 
-def _aligned_copy(array: Any) -> Any:
+def aligned_copy(array: Any) -> Any:
+    """A copy that IREE can read where it is."""
     room = np.empty(array.nbytes + ALIGNMENT, np.uint8)
     start = -room.ctypes.data % ALIGNMENT
     copy = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
