@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import turbine_lite
-from tests.helpers import assert_same
+from tests.helpers import assert_same, run_jax
 from turbine_lite.errors import CompilationError, OptionError
 
 _STABLEHLO = """
@@ -156,51 +156,20 @@ def test_wrong_calls():
         turbine_lite.load_mlir(_TOSA, driver="gpu")
 
 
-def _jax_programs():
-    import jax
-    import jax.numpy as jnp
-
-    def mlp(x, w1, b1, w2):
-        return jax.nn.gelu(x @ w1 + b1) @ w2
-
-    def conv_net(x, w1, w2):
-        layout = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
-        y = jax.nn.relu(jax.lax.conv_general_dilated(x, w1, (1, 1), "SAME", **layout))
-        y = jax.lax.reduce_window(y, -jnp.inf, jax.lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
-        y = jax.lax.conv_general_dilated(y, w2, (2, 2), "SAME", **layout)
-        return y.mean((1, 2)), jnp.argmax(y, -1)
-
-    def transformer_block(x, wq, wk, wv, wo, scale):
-        h = (x - x.mean(-1, keepdims=True)) / jnp.sqrt(x.var(-1, keepdims=True) + 1e-5) * scale
-        q, k, v = ((h @ w).reshape(2, 10, 4, 8).transpose(0, 2, 1, 3) for w in (wq, wk, wv))
-        scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) / 8**0.5
-        scores = jnp.where(jnp.tril(jnp.ones((10, 10), bool)), scores, -1e9)
-        mixed = jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, -1), v)
-        return x + mixed.transpose(0, 2, 1, 3).reshape(2, 10, 32) @ wo
-
-    def scan(x):
-        return jax.lax.scan(lambda carry, step: (carry * 0.5 + step, carry), jnp.zeros(3), x)
-
-    return {
-        "mlp": (mlp, [(4, 8), (8, 16), (16,), (16, 3)]),
-        "conv_net": (conv_net, [(2, 16, 16, 3), (3, 3, 3, 8), (3, 3, 8, 16)]),
-        "transformer_block": (transformer_block, [(2, 10, 32), *[(32, 32)] * 4, (32,)]),
-        "scan": (scan, [(5, 3)]),
-    }
+@pytest.fixture(scope="module")
+def jax_wrote(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("jax")
+    run_jax("write", folder)
+    return folder
 
 
-@pytest.mark.parametrize("form", ["text", "portable artifact"])
+@pytest.mark.parametrize("form", ["mlir", "bin"])
 @pytest.mark.parametrize("name", ["mlp", "conv_net", "transformer_block", "scan"])
-def test_jax(name, form):
-    jax = pytest.importorskip("jax", reason="JAX is not installed")
-    from jax import export as jax_export
-
-    function, shapes = _jax_programs()[name]
-    rng = np.random.default_rng(0)
-    args = [rng.standard_normal(shape, dtype=np.float32) * 0.3 for shape in shapes]
-    exported = jax_export.export(jax.jit(function))(*[jax.ShapeDtypeStruct(arg.shape, arg.dtype) for arg in args])
-    module = turbine_lite.load_mlir(exported.mlir_module() if form == "text" else exported.mlir_module_serialized)
-    want = [np.asarray(leaf) for leaf in jax.tree.leaves(function(*args))]
+def test_jax(name, form, jax_wrote):
+    module = turbine_lite.load_mlir(jax_wrote / f"{name}.{form}")
+    with np.load(jax_wrote / f"{name}.npz") as arrays:
+        args = [value for key, value in arrays.items() if key.startswith("arg")]
+        want = [value for key, value in arrays.items() if key.startswith("result")]
     for got in (module(*args), module(*map(torch.from_numpy, args))):
         leaves = got if isinstance(got, tuple) else (got,)
         for a, b in zip(leaves, want, strict=True):
