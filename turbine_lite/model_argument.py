@@ -81,21 +81,14 @@ class Model(NamedTuple):
     def step(self, function: Callable[..., Any]) -> Any:
         """Call ``function``, which is this one or what was made of it; returns its results."""
         import torch
-        from torch.utils._pytree import tree_leaves
+
+        from turbine_lite.diagnostics.gradients import backpropagate
 
         with contextlib.nullcontext() if self.trains else torch.no_grad():
             results = function(*self.args)
         if self.trains:
-            sums = [leaf.sum() for leaf in tree_leaves(results) if _needs_gradient(leaf)]
-            if sums:
-                torch.autograd.backward(torch.stack([value.float() for value in sums]).sum())
+            backpropagate(results)
         return results
-
-
-def _needs_gradient(value: Any) -> bool:
-    import torch
-
-    return isinstance(value, torch.Tensor) and value.requires_grad and value.is_floating_point()
 
 
 def load_model(name: str, inputs: Sequence[str], *, trains: bool = False) -> Model:

@@ -18,6 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 import turbine_lite
 from turbine_lite.compiler.stages import STAGES, file_of
+from turbine_lite.diagnostics.profiled import Profile
 from turbine_lite.errors import VerificationError
 from turbine_lite.model_argument import Model, check_folder_of, load_tried_model
 
@@ -44,7 +45,7 @@ def profile(args: argparse.Namespace) -> int:
     check_folder_of(args.trace)
     model = _model(args)
     with torch.set_grad_enabled(model.trains):
-        found = turbine_lite.profile(model.function, *model.args, runs=args.runs, **_how(args))
+        found = _profiled(model, args)
     print(found.to_json() if args.json else found)
     if args.trace is not None:
         found.write_chrome_trace(args.trace)
@@ -59,7 +60,7 @@ def inspect(args: argparse.Namespace) -> int:
         if args.no_compile:
             turbine_lite.explain(model.function, *model.args, **_how(args)).to_html(args.output, args.model)
         else:
-            found = turbine_lite.profile(model.function, *model.args, runs=args.runs, **_how(args))
+            found = _profiled(model, args)
             found.to_html(args.output, args.model)
     print(args.output)
     return 0
@@ -182,6 +183,10 @@ def _tensors(model: Model, function: Callable[..., Any]) -> list[torch.Tensor]:
     """The results, under a fixed seed."""
     torch.manual_seed(0)
     return [leaf for leaf in tree_leaves(model.step(function)) if isinstance(leaf, torch.Tensor)]
+
+
+def _profiled(model: Model, args: argparse.Namespace) -> Profile:
+    return turbine_lite.profile(model.function, *model.args, runs=args.runs, backward=model.trains, **_how(args))
 
 
 def _model(args: argparse.Namespace) -> Model:

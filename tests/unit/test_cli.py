@@ -107,7 +107,10 @@ def test_profile(run, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "models.py:14" in done.stdout
     assert json.loads((tmp_path / "t.json").read_text())["traceEvents"]
-    assert _json(run("profile", "models.py:make", "--runs", "2", "--json"))["wall_seconds"] > 0
+    found = _json(run("profile", "models.py:Net", "--input", "3x8xf32", "--train", "--runs", "2", "--json"))
+    assert found["wall_seconds"] > 0
+    run("inspect", "models.py:Net", "--input", "3x8xf32", "--train", "--runs", "1", "-o", "trained.html")
+    assert "graph 1, backward" in (tmp_path / "trained.html").read_text()
 
 
 def test_inspect(run, tmp_path):

@@ -10,7 +10,7 @@ import statistics
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from turbine_lite.backend import compile_captured
 from turbine_lite.compile_graph import GraphBuild
 from turbine_lite.diagnostics.alone import compile_alone
 from turbine_lite.diagnostics.dump import Dump
+from turbine_lite.diagnostics.gradients import backpropagate
 from turbine_lite.diagnostics.inspection import InspectedGraph
 from turbine_lite.diagnostics.profiled import (
     TORCH_MARK,
@@ -51,17 +52,21 @@ def profile(
     mode: str | None = None,
     options: dict[str, Any] | None = None,
     dynamic: bool | None = None,
+    backward: bool = False,
     **kwargs: Any,
 ) -> Profile:
     """Compile a function, call it, and say where the time goes: Dynamo, AOTAutograd, kernels, IREE and its dispatches.
 
-    The function is called some dozens of times on these arguments, with and without clocks in it, and in eager.
+    The function is called some dozens of times on these arguments, with and without clocks in it, and in eager. A
+    function that calls ``backward()`` itself is a training step; of a model alone, ``backward`` makes one.
+
     Dispatches are timed by IREE's own profiler, in a process of its own.
 
     Args:
         function: a function or module; of a compiled one, what was compiled.
         args, kwargs: its arguments.
         runs: how many calls are timed.
+        backward: the gradients of the sum of the results are computed after each call, as part of it.
         mode, options, dynamic: as for ``torch.compile``. With ``autotune``, what is profiled is the default version.
 
     Returns:
@@ -90,10 +95,10 @@ def profile(
         )
         profiling = _Profiling(chosen, Path(folder))
         compiled = compile_alone(original, profiling.backend, dynamic)
-        call = functools.partial(compiled, *args, **kwargs)
+        call = _step(compiled, args, kwargs, backward=backward)
         profiling.warm_up(call)
         wall, events = _timed_in_turns(profiling.timeline, call, runs)
-        eager_call = functools.partial(original, *args, **kwargs)
+        eager_call = _step(original, args, kwargs, backward=backward)
         last_call, torch_events = _traced(profiling.timeline, call, Path(folder))
         return Profile(
             wall_seconds=statistics.median(wall),
@@ -106,6 +111,19 @@ def profile(
             torch_events=torch_events,
             graphs=profiling.inspected(),
         )
+
+
+def _step(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, backward: bool
+) -> Callable[[], None]:
+    """What is timed."""
+
+    def call() -> None:
+        results = function(*args, **kwargs)
+        if backward:
+            backpropagate(results)
+
+    return call
 
 
 class _Profiling:

@@ -118,7 +118,7 @@ class Profile:
     """
 
     PARTS: ClassVar[dict[str, str]] = {
-        "dynamo": "Dynamo: guards, and the function's own Python",
+        "dynamo": "Dynamo's guards, autograd, and the function's own Python",
         "aot wrapper": "AOTAutograd's wrapper",
         "graph": "Python between the parts of a graph",
         "kernels": "kernels of PyTorch's libraries, and eager",

@@ -92,6 +92,16 @@ def test_training_step():
     assert sum(event.kind == "graph" for event in found.last_call.walk()) == 2
 
 
+def test_the_backward_pass_of_a_model():
+    model = nn.Linear(16, 8)
+    found = turbine_lite.profile(model, torch.randn(4, 16), runs=3, backward=True)
+    assert model.weight.grad is not None
+    assert [event.name for event in found.last_call.walk() if event.kind == "graph"] == ["graph 0", "graph 1"]
+    assert [graph.name for graph in found.graphs] == ["graph 0, forward", "graph 1, backward"]
+    parts = _parts([found.last_call])
+    assert sum(parts.values()) == pytest.approx(found.last_call.seconds)
+
+
 def test_what_was_compiled_is_profiled_as_what_it_was_made_of():
     function = torch.compile(lambda x: x.sin() * 2 + 1, backend="turbine_lite_cpu")
     assert turbine_lite.profile(function, torch.randn(5), runs=1).regions
