@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import operator
@@ -169,7 +170,8 @@ def _decomposed(gm: GraphModule) -> GraphModule:
     if call.target not in decompositions_before_partition():
         return gm
     values = [node.meta["val"] for node in gm.graph.find_nodes(op="placeholder")]
-    with torch.no_grad():
+    mode = detect_fake_mode(values) or contextlib.nullcontext()  # of what the decomposition creates, too
+    with torch.no_grad(), mode:
         return make_fx(gm, decomposition_table=dict(decompositions_before_partition()))(*values)
 
 

@@ -37,6 +37,25 @@ def scan(x):
     return jax.lax.scan(lambda carry, step: (carry * 0.5 + step, carry), jnp.zeros(3), x)
 
 
+def dynamic_pool(x):
+    layout = {"dimension_numbers": ("NHWC", "HWIO", "NHWC")}
+    y = jax.lax.conv_general_dilated(x, jnp.ones((3, 3, 3, 2)), (1, 1), "SAME", **layout)
+    y = jax.lax.reduce_window(y, -jnp.inf, jax.lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
+    return jax.lax.reduce_window(y, 0.0, jax.lax.add, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+
+
+def dynamic_attention(x):
+    q = x.reshape(x.shape[0], x.shape[1], 2, 4).transpose(0, 2, 1, 3)
+    mixed = jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(jnp.einsum("bhqd,bhkd->bhqk", q, q), -1), q)
+    y = mixed.transpose(0, 2, 1, 3).reshape(x.shape)
+    return y / y.sum(-1, keepdims=True)
+
+
+# Of those with dynamic sizes: the symbolic shape, and the shapes they are called with.
+SYMBOLIC = {
+    dynamic_pool: ("b, 16, 16, 3", [(1, 16, 16, 3), (3, 16, 16, 3)]),
+    dynamic_attention: ("b, s, 8", [(1, 1, 8), (2, 5, 8)]),
+}
 SHAPES = {
     mlp: [(4, 8), (8, 16), (16,), (16, 3)],
     conv_net: [(2, 16, 16, 3), (3, 3, 3, 8), (3, 3, 8, 16)],
@@ -58,6 +77,16 @@ def write(folder):
         results = jax.tree.leaves(function(*args))
         arrays = {f"arg{i}": arg for i, arg in enumerate(args)}
         np.savez(path.with_suffix(".npz"), **arrays, **{f"result{i}": np.asarray(r) for i, r in enumerate(results)})
+    for function, (symbols, shapes) in SYMBOLIC.items():
+        shape = jax.ShapeDtypeStruct(export.symbolic_shape(symbols), np.float32)
+        path = Path(folder) / function.__name__
+        path.with_suffix(".mlir").write_text(export.export(jax.jit(function))(shape).mlir_module())
+        arrays = {}
+        for number, shape in enumerate(shapes):
+            arrays[f"arg{number}"] = rng.standard_normal(shape, dtype=np.float32)
+            results = jax.tree.leaves(function(arrays[f"arg{number}"]))
+            arrays |= {f"result{number}_{i}": np.asarray(r) for i, r in enumerate(results)}
+        np.savez(path.with_suffix(".npz"), **arrays)
 
 
 def read(file):

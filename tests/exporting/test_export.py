@@ -275,6 +275,39 @@ def test_arguments_are_not_written():
         assert not x.any()
 
 
+def _negative_indices(x, at, values):
+    return x.index_put((at,), values), x[at], x[at, at.flip(0)]
+
+
+def _compared_and_rounded(x, at, values):
+    gelu = torch.nn.functional.gelu(x, approximate="tanh")
+    return gelu, torch.maximum(x / x, x), x.isfinite(), at // 3, -at, x.clamp(-1, 1)
+
+
+@pytest.mark.parametrize("dialect", ["linalg-on-tensors", "stablehlo", "torch", "vmfb"])
+@pytest.mark.parametrize("function", [_negative_indices, _compared_and_rounded])
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_values_that_lowerings_get_wrong(function, dialect, is_dynamic):
+    x, at, values = torch.randn(6, 6), torch.tensor([-1, 0, -4]), torch.zeros(3, 6)
+    x[0, :3] = torch.tensor([0.0, torch.inf, torch.nan])
+    shapes = ({0: Dim("rows", min=2)}, {0: (picked := Dim("picked", min=2))}, {0: picked}) if is_dynamic else None
+    exported = turbine_lite.export(function, x, at, values, dialect=dialect, dynamic_shapes=shapes)
+    assert_same(exported.run(x, at, values), function(x, at, values), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dialect", ["linalg-on-tensors", "stablehlo", "torch"])
+def test_dynamic_sizes_that_are_merged_and_split(dialect):
+    def function(x):
+        rows = (x * 2).view(-1, x.shape[2])
+        return rows @ torch.ones(8, 4), (rows + 1).view(x.shape[0], x.shape[1], 2, 4).transpose(1, 2)
+
+    shapes = ({0: Dim("batch", max=16), 1: Dim("length", max=64)},)
+    exported = turbine_lite.export(function, torch.randn(2, 3, 8), dialect=dialect, dynamic_shapes=shapes)
+    for sizes in ((2, 3), (1, 5), (4, 1)):
+        x = torch.randn(*sizes, 8)
+        assert_same(exported.run(x), function(x), strides=False)
+
+
 def test_errors():
     x = torch.randn(3)
     with pytest.raises(OptionError, match="unknown dialect 'mhlo'; known: torch, "):

@@ -177,6 +177,62 @@ def test_jax(name, form, jax_wrote):
             np.testing.assert_allclose(np.asarray(a), b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["dynamic_pool", "dynamic_attention"])
+def test_jax_with_dynamic_sizes(name, jax_wrote):
+    module = turbine_lite.load_mlir(jax_wrote / f"{name}.mlir")
+    with np.load(jax_wrote / f"{name}.npz") as arrays:
+        arrays = dict(arrays)
+    for number in range(2):
+        got = module(arrays[f"arg{number}"])
+        want = [value for key, value in arrays.items() if key.startswith(f"result{number}_")]
+        for a, b in zip(got if isinstance(got, tuple) else (got,), want, strict=True):
+            np.testing.assert_allclose(np.asarray(a), b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("sizes", ["?x1", "?x2x1"])
+def test_gather_of_numbers_with_dynamic_sizes(sizes):
+    kept = sizes.removesuffix("x1")
+    module = turbine_lite.load_mlir(f"""
+        func.func @main(%x: tensor<?xf32>, %i: tensor<{sizes}xi64>) -> tensor<{kept}xf32> {{
+          %r = "stablehlo.gather"(%x, %i) <{{dimension_numbers = #stablehlo.gather<collapsed_slice_dims = [0],
+            start_index_map = [0], index_vector_dim = {sizes.count("x")}>, slice_sizes = array<i64: 1>}}>
+            : (tensor<?xf32>, tensor<{sizes}xi64>) -> tensor<{kept}xf32>
+          return %r : tensor<{kept}xf32>
+        }}""")
+    x, indices = torch.randn(5), torch.randint(0, 5, (3, *[2] * (sizes.count("x") - 1), 1))
+    assert_same(module(x, indices), x[indices.squeeze(-1)])
+
+
+def test_a_broadcast_that_may_expand_is_refused():
+    with pytest.raises(CompilationError, match="dynamic_broadcast_in_dim"):
+        turbine_lite.load_mlir("""
+            func.func @main(%x: tensor<?xf32>, %shape: tensor<2xi32>) -> tensor<?x3xf32> {
+              %r = stablehlo.dynamic_broadcast_in_dim %x, %shape, dims = [0]
+                : (tensor<?xf32>, tensor<2xi32>) -> tensor<?x3xf32>
+              return %r : tensor<?x3xf32>
+            }""")
+
+
+def test_windows_over_dynamic_sizes():
+    module = turbine_lite.load_mlir("""
+        func.func @main(%x: tensor<?x?xi32>) -> tensor<?x?xi32> {
+          %first = stablehlo.constant dense<1> : tensor<i32>
+          %r = "stablehlo.reduce_window"(%x, %first) <{window_dimensions = array<i64: 2, 3>,
+            window_strides = array<i64: 1, 2>, window_dilations = array<i64: 2, 1>,
+            padding = dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>}> ({
+            ^bb0(%a: tensor<i32>, %b: tensor<i32>):
+              %c = stablehlo.multiply %a, %b : tensor<i32>
+              stablehlo.return %c : tensor<i32>
+            }) : (tensor<?x?xi32>, tensor<i32>) -> tensor<?x?xi32>
+          return %r : tensor<?x?xi32>
+        }""")
+    for rows, columns in ((4, 6), (7, 5)):
+        x = torch.randint(1, 5, (rows, columns), dtype=torch.int32)
+        padded = torch.nn.functional.pad(x, (1, 0, 0, 1), value=1)
+        windows = padded.unfold(0, 3, 1)[..., ::2].unfold(1, 3, 2)
+        assert_same(module(x), windows.prod(-1).prod(-1).int())
+
+
 def test_onnx(tmp_path):
     onnx = pytest.importorskip("onnx", reason="onnx is not installed")
     from onnx import TensorProto, helper

@@ -10,6 +10,7 @@ import io
 import re
 from typing import Any
 
+from turbine_lite.compiler.foreign_stablehlo import help_with_dynamic_sizes
 from turbine_lite.compiler.pipeline import Diagnostic
 
 __all__ = ["Function", "Preparation", "Prepared", "Value"]
@@ -80,6 +81,7 @@ class Preparation:
                     return Prepared(None, (), (Diagnostic("error", "the module has no public function with a body"),))
                 if any(op.operation.name.startswith("vhlo.") for op in module.body.operations):
                     module = ir.Module.parse(_from_portable_artifact(self.module))
+                help_with_dynamic_sizes(ir, module)
                 functions = [op for op in module.body.operations if _is_public(op)]
                 text = module.operation.get_asm(large_elements_limit=16, large_resource_limit=16)
                 for op in functions:
@@ -131,7 +133,10 @@ def _from_portable_artifact(module: bytes) -> bytes:
             if not invocation.parse_source(source) or not invocation.execute_text_pass_pipeline(
                 "iree-stablehlo-input-transformation-pipeline"
             ):
-                raise ValueError("the portable StableHLO artifact cannot be converted")
+                raise ValueError(
+                    "the portable StableHLO artifact cannot be converted; where sizes are dynamic, load its text "
+                    "(in JAX, Exported.mlir_module())"
+                )
             output = ctypes_dl.Output.open_membuffer()
             invocation.output_ir_bytecode(output)
             return bytes(output.map_memory())

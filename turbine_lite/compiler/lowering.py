@@ -12,19 +12,24 @@ import time
 from typing import Any
 
 from turbine_lite.compiler.pipeline import Diagnostic, Response
+from turbine_lite.compiler.stablehlo import finish_stablehlo, operations
 
 __all__ = ["PIPELINES", "Composite", "Lowering", "load_stablehlo"]
 
 _TO_BACKEND = "func.func(torch-match-quantized-custom-ops),torchdynamo-export-to-torch-backend-pipeline"
-_CLEAN = "symbol-dce,func.func(canonicalize,cse)"
+# linalg has lowerings of these, which know which dynamic sizes belong together; those of views guess.
+_TO_BACKEND_WITH_FLATTEN = _TO_BACKEND + "{backend-legal-ops=aten.flatten.using_ints,aten.unflatten.int}"
+_NO_SHAPES = "func.func(remove-shape-constraints,canonicalize)"
+_CLEAN_FUNCTIONS = "func.func(canonicalize,cse)"
+_CLEAN = f"symbol-dce,{_CLEAN_FUNCTIONS}"
 
 # From a dialect to the pipelines of torch-mlir's that lead there, one after the other.
 PIPELINES: dict[str, tuple[str, ...]] = {
     "torch": (),
     "torch-backend": (_TO_BACKEND,),
-    "linalg-on-tensors": (_TO_BACKEND, "torch-backend-to-linalg-on-tensors-backend-pipeline", _CLEAN),
+    "linalg-on-tensors": (_TO_BACKEND_WITH_FLATTEN, "torch-backend-to-linalg-on-tensors-backend-pipeline", _CLEAN),
     "tosa": (_TO_BACKEND, "torch-backend-to-tosa-backend-pipeline", _CLEAN),
-    "stablehlo": (_TO_BACKEND, "torch-backend-to-stablehlo-backend-pipeline", _CLEAN),
+    "stablehlo": (_TO_BACKEND, "torch-backend-to-stablehlo-backend-pipeline", _NO_SHAPES, _CLEAN),
 }
 
 
@@ -92,6 +97,8 @@ class Lowering:
                     diagnostics.append(Diagnostic("error", f"torch-mlir has no lowering for {', '.join(left)}"))
                     return Response(None, stage, tuple(diagnostics), {}, seconds)
                 _finish(ir, module, self)
+                if self.dialect == "stablehlo":
+                    PassManager.parse(f"builtin.module({_CLEAN_FUNCTIONS})").run(module.operation)
                 seconds[stage] = time.perf_counter() - started
                 result = _written(module, as_text=self.as_text)
         except ir.MLIRError as error:
@@ -152,8 +159,7 @@ def _finish(ir: Any, module: Any, lowering: Lowering) -> None:
             if _OF_MAIN in op.attributes:
                 op.erase()
         _make_composites(ir, module, lowering.composites)
-        _make_constants(ir, module)
-        _say_what_broadcasts_expand(ir, module)
+        finish_stablehlo(ir, module)
     if lowering.dialect not in ("torch", "torch-backend"):
         for op in module.body.operations:
             for name in _MARKS:
@@ -178,15 +184,6 @@ def _add_main(ir: Any, module: Any) -> None:
 _MARKS = ("no_inline", "torch.assume_strict_symbolic_shapes")
 
 
-def _say_what_broadcasts_expand(ir: Any, module: Any) -> None:
-    """Graphs of FX never expand a dynamic size that may be 1; consumers (IREE) must be told."""
-    for broadcast in _operations(ir, module, "stablehlo.dynamic_broadcast_in_dim"):
-        sizes = str(broadcast.operands[0].type).removeprefix("tensor<").split("x")[:-1]
-        kept = [dim for dim, size in enumerate(sizes) if size != "1"]
-        with module.context:
-            broadcast.attributes["known_nonexpanding_dimensions"] = ir.DenseI64ArrayAttr.get(kept)
-
-
 # For pipelines whose dialects are wanted.
 _ANY_PROGRAM = """
 func.func @f(%arg0: !torch.vtensor<[1],f32>) -> !torch.vtensor<[1],f32> { return %arg0 : !torch.vtensor<[1],f32> }
@@ -200,7 +197,7 @@ def _hide_calls(ir: Any, pass_manager: Any, module: Any, composites: tuple[Compo
     its passes have no name in Python.
     """
     load_stablehlo(ir, pass_manager)
-    for call in _operations(ir, module, "func.call"):
+    for call in operations(ir, module, "func.call"):
         symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
         if symbol not in {composite.function for composite in composites}:
             continue
@@ -244,34 +241,10 @@ def _builtin(ir: Any, vtensor: Any) -> Any:
     return ir.Type.parse(f"tensor<{sizes}{found.group(2)}>")
 
 
-def _operations(ir: Any, module: Any, name: str) -> list[Any]:
-    found: list[Any] = []
-
-    def visit(operation: Any) -> Any:
-        if operation.name == name:
-            found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    return found
-
-
-def _make_constants(ir: Any, module: Any) -> None:
-    """The conversion leaves constants of the arith dialect, which consumers of StableHLO need not know."""
-    for constant in _operations(ir, module, "arith.constant"):
-        if not str(constant.results[0].type).startswith("tensor<"):
-            continue
-        with ir.InsertionPoint(constant), constant.location:
-            value = {"value": constant.attributes["value"]}
-            made = ir.Operation.create("stablehlo.constant", [constant.results[0].type], attributes=value)
-        constant.results[0].replace_all_uses_with(made.results[0])
-        constant.erase()
-
-
 def _make_composites(ir: Any, module: Any, composites: tuple[Composite, ...]) -> None:
     """Turn what :func:`_hide_calls` has left into ``stablehlo.composite``."""
     known = {composite.function: composite for composite in composites}
-    for call in _operations(ir, module, "stablehlo.custom_call"):
+    for call in operations(ir, module, "stablehlo.custom_call"):
         composite = known.get(ir.StringAttr(call.attributes["call_target_name"]).value)
         if composite is None:
             continue

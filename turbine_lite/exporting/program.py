@@ -13,9 +13,11 @@ from turbine_lite.compiler.flags import Traits
 from turbine_lite.compiler.lowering import Composite
 from turbine_lite.composites import outline_composites, without_marks
 from turbine_lite.exporting.capture import Captured
+from turbine_lite.graph.bounds import check_arguments
 from turbine_lite.graph.expand import expand_operators
 from turbine_lite.graph.for_iree import make_ready_for_iree
 from turbine_lite.graph.insertion import copy_graph_module
+from turbine_lite.graph.rewrites import rewrite_for_lowering
 from turbine_lite.graph.scalar_arguments import compare_with_tensors, convert_scalar_arguments
 from turbine_lite.graph.traits import traits_of
 from turbine_lite.graph.work import choose_driver
@@ -109,7 +111,9 @@ def _make_portable(gm: GraphModule) -> None:
     """Rewrite a graph for torch-mlir's lowerings, in place."""
     convert_scalar_arguments(gm.graph)
     expand_operators(gm.graph)
+    check_arguments(gm, {}, count=False)
     compare_with_tensors(gm.graph)
+    rewrite_for_lowering(gm.graph)
 
 
 def _joined(traits: list[Traits]) -> Traits:

@@ -33,7 +33,7 @@ _LISTS = frozenset({aten.index.Tensor, aten.index_put.default})
 _TRUSTED_LISTS = frozenset({aten._unsafe_index.Tensor, aten._unsafe_index_put.default})
 
 
-def check_arguments(gm: GraphModule, constants: Mapping[Node, torch.Tensor]) -> bool:
+def check_arguments(gm: GraphModule, constants: Mapping[Node, torch.Tensor], *, count: bool = True) -> bool:
     """Force all indices of a region into their range, in place; returns whether a count was added to the results.
 
     The count is of bad indices and of integer divisors of zero.
@@ -41,11 +41,12 @@ def check_arguments(gm: GraphModule, constants: Mapping[Node, torch.Tensor]) -> 
     Args:
         gm: a region.
         constants: values of the nodes that do not depend on its arguments.
+        count: False where nobody can be told: indices are forced all the same.
 
     Raises:
         CompilationError: a constant index is out of range, or a constant divisor zero.
     """
-    checks = _Checks(gm, constants)
+    checks = _Checks(gm, constants, count)
     for node in list(gm.graph.nodes):
         if node.op == "call_function":
             checks.of_call(node)
@@ -54,16 +55,17 @@ def check_arguments(gm: GraphModule, constants: Mapping[Node, torch.Tensor]) -> 
     output = gm.graph.output_node()
     with gm.graph.inserting_before(output):
         total = checks.counts[0]
-        for count in checks.counts[1:]:
-            total = call_with_meta(gm.graph, aten.add.Tensor, (total, count), count)
+        for more in checks.counts[1:]:
+            total = call_with_meta(gm.graph, aten.add.Tensor, (total, more), more)
     results: Any = output.args[0]
     output.args = ((*results, total),)
     return True
 
 
 class _Checks:
-    def __init__(self, gm: GraphModule, constants: Mapping[Node, torch.Tensor]) -> None:
+    def __init__(self, gm: GraphModule, constants: Mapping[Node, torch.Tensor], count: bool) -> None:
         self.gm = gm
+        self.count = count
         self.graph = gm.graph
         self.constants = constants
         self.counts: list[Node] = []
@@ -86,7 +88,7 @@ class _Checks:
         elif node.target is aten.embedding.default:
             weight, index, *rest = arguments
             node.args = (weight, self._force(node, index, weight, 0), *rest)
-        elif is_integer_division(node):
+        elif self.count and is_integer_division(node):
             self._count_zeros(node)
 
     def _count_zeros(self, node: Node) -> None:
@@ -109,6 +111,7 @@ class _Checks:
         size = (source.meta["val"].shape or (1,))[dim]
         if isinstance(size, int) and size == 0:
             return index
+        counted = counted and self.count
         key = (index, str(size), negative, counted)
         if key not in self.forced:
             self.forced[key] = self._make_forced(user, index, source, dim, negative=negative, counted=counted)

@@ -11,7 +11,7 @@ from turbine_lite.graph.divisors import guard_divisors
 from turbine_lite.graph.expand import expand_operators
 from turbine_lite.graph.narrow_integers import widen_narrow_integers
 from turbine_lite.graph.numerics import round_float_scalars
-from turbine_lite.graph.rewrites import rewrite_for_iree
+from turbine_lite.graph.rewrites import rewrite_for_lowering
 from turbine_lite.graph.scalar_arguments import convert_scalar_arguments
 from turbine_lite.graph.strided_reads import gather_strided_reads
 from turbine_lite.graph.traits import traits_of
@@ -25,7 +25,7 @@ def make_ready_for_iree(gm: GraphModule, *, check: bool = True) -> tuple[Traits,
 
     Args:
         gm: dense arguments, dense results.
-        check: force indices into their range, and count those that were not, and divisors of zero.
+        check: count the indices that are not in their range, and divisors of zero.
 
     Returns:
         What flags depend on, and whether the count is a result more.
@@ -35,10 +35,10 @@ def make_ready_for_iree(gm: GraphModule, *, check: bool = True) -> tuple[Traits,
     expand_operators(graph)
     keep_targets_apart(graph)
     constants = fold_constants(gm)
-    counts = check and check_arguments(gm, constants)
+    counts = check_arguments(gm, constants, count=check)
     gather_strided_reads(graph)
     widen_narrow_integers(gm)
-    rewrite_for_iree(graph)
+    rewrite_for_lowering(graph)
     guard_divisors(graph)
     traits = traits_of(graph)
     if not traits.keep_f64:

@@ -57,12 +57,10 @@ def _keep_nan(graph: Graph, node: Node) -> None:
 
 
 def _isfinite(graph: Graph, node: Node) -> None:
-    # torch-mlir asks only whether |x| differs from infinity.
-    if not _is_float(node.args[0]):
-        return
-    is_nan = call_with_meta(graph, aten.isnan.default, (node.args[0],), node)
-    is_number = call_with_meta(graph, aten.logical_not.default, (is_nan,), node)
-    node.replace_all_uses_with(call_with_meta(graph, aten.logical_and.default, (_again(graph, node), is_number), node))
+    # torch-mlir asks only whether |x| differs from infinity, or has no lowering.
+    if _is_float(node.args[0]):
+        size = call_with_meta(graph, aten.abs.default, (node.args[0],), node)
+        node.replace_all_uses_with(call_with_meta(graph, aten.lt.Scalar, (size, math.inf), node))
 
 
 def _compare_with_itself(graph: Graph, node: Node) -> None:

@@ -1,6 +1,6 @@
-"""Rewrites of a region that IREE needs for a right result, or at all.
+"""Rewrites of what torch-mlir's lowerings, or IREE's, give no right result for, or none at all.
 
-They run after partitioning, on a graph that IREE alone executes, so they need not keep views or strides.
+They run on a graph that is lowered whole (after partitioning), so they need not keep views or strides.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from turbine_lite.graph.index_operators import ALONG_DIMENSION
 from turbine_lite.graph.insertion import call_with_meta
 from turbine_lite.graph.reshapes import flatten_before_view
 
-__all__ = ["is_rewritten", "rewrite_for_iree"]
+__all__ = ["is_rewritten", "rewrite_for_lowering"]
 
 aten = torch.ops.aten
 
 
-def rewrite_for_iree(graph: Graph) -> None:
+def rewrite_for_lowering(graph: Graph) -> None:
     """Apply all rewrites, in place."""
     for node in list(graph.nodes):
         if node.op != "call_function":
