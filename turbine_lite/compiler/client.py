@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
@@ -125,6 +126,16 @@ def shut_down(*, for_good: bool = False) -> None:
         worker.stop()
 
 
+def _search_path() -> list[str]:
+    """This process's, Python's own library first.
+
+    A module beside the user's program, say ``resource.py``, must not stand in for one that the worker needs.
+    """
+    library = sysconfig.get_path("stdlib")
+    own = (library, os.path.join(library, "lib-dynload"))
+    return sorted(filter(None, sys.path), key=lambda path: path not in own)
+
+
 class _Worker:
     """One compiler process, which gets one request at a time."""
 
@@ -188,7 +199,7 @@ class _Worker:
         # A file and not a pipe: nobody has to read it while the compiler runs, and it survives the crash.
         self.stderr = tempfile.TemporaryFile(prefix="turbine-lite-worker-")  # noqa: SIM115  # stop() closes it
         environment = dict(os.environ)
-        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        environment["PYTHONPATH"] = os.pathsep.join(_search_path())
         try:
             # -P: a file of the user's working directory must not stand in for a module of ours.
             self.process = subprocess.Popen(

@@ -20,7 +20,10 @@ __all__ = [
 aten = torch.ops.aten
 
 CONTRACTIONS = frozenset(
-    {aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten.convolution.default}
+    {
+        *(aten.mm.default, aten.addmm.default, aten.bmm.default, aten.baddbmm.default, aten.linear.default),
+        aten.convolution.default,
+    }
 )
 
 # How many there are in it, and where its query is among the arguments.
@@ -56,7 +59,7 @@ def estimated_operations(graph: Graph) -> int:
 def operations_of(node: Node) -> int:
     """The same of one call."""
     elements = sum(numel_hint(leaf) for leaf in tree_leaves(node.meta.get("val")) if isinstance(leaf, torch.Tensor))
-    if node.target in (aten.mm.default, aten.bmm.default):
+    if node.target in (aten.mm.default, aten.bmm.default, aten.linear.default):
         return elements * _size(node.args[0], -1)
     if node.target is aten.addmm.default:
         return elements * _size(node.args[1], -1)

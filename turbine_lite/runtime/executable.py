@@ -17,6 +17,7 @@ from turbine_lite.graph.signature import Signature, TensorInput
 from turbine_lite.mlir.entry_point import ENTRY_POINT
 from turbine_lite.runtime.device import Device, get_device, on_fork
 from turbine_lite.runtime.parameters import ParameterSets
+from turbine_lite.runtime.staging import LARGEST, Staged
 from turbine_lite.runtime.tensors import element_type, is_importable
 from turbine_lite.runtime.views import view_memory
 
@@ -26,6 +27,9 @@ __all__ = ["Hooks", "SpecializedExecutable"]
 # addresses again, so a few suffice; a program that walks through memory must not fill this process with views.
 _KEPT_VIEWS = 32
 _KEPT_LISTS = 8
+
+# Calls in a row with tensors at new addresses, after which small ones are copied.
+_MOVES = 16
 
 
 class _Slot:
@@ -62,16 +66,24 @@ class _Slot:
         if not is_importable(tensor):
             tensor = tensor.clone(memory_format=torch.contiguous_format)
             held.append(tensor)
-        return self._view(tensor.data_ptr(), tensor.shape)
+        return self._kept_view(tensor.data_ptr(), tensor.shape)
 
     def import_result(self, tensor: torch.Tensor) -> Any:
         """A buffer view of a result that was allocated for the program to write."""
-        return self._view(tensor.data_ptr(), tensor.shape if self.order is None else tensor.permute(self.order).shape)
+        return self._kept_view(tensor.data_ptr(), self.shape_of(tensor))
 
-    def _view(self, address: int, shape: Sequence[int]) -> Any:
+    def shape_of(self, tensor: torch.Tensor) -> Sequence[int]:
+        """The sizes in the order in which they lie in memory."""
+        return tensor.shape if self.order is None else tensor.permute(self.order).shape
+
+    def view(self, address: int, shape: Sequence[int]) -> Any:
+        """A buffer view of an address."""
+        return view_memory(self.allocator, address, shape, self.dtype.itemsize, self.element)
+
+    def _kept_view(self, address: int, shape: Sequence[int]) -> Any:
         view = self.views.get(address) if self.static else None
         if view is None:
-            view = view_memory(self.allocator, address, shape, self.dtype.itemsize, self.element)
+            view = self.view(address, shape)
             if self.static and address:
                 if len(self.views) >= _KEPT_VIEWS:
                     self.views.clear()
@@ -90,6 +102,8 @@ class _Loaded:
     needs: tuple[Any, ...] = ()
     # VM contexts that no call is using. A context serves one call at a time.
     idle: list[Any] = dataclasses.field(default_factory=list)
+    # The same of memory for small tensors.
+    staged: list[Staged] = dataclasses.field(default_factory=list)
 
     def new_context(self) -> Any:
         return VmContext(self.device.instance, [self.device.hal_module, *self.needs, self.module])
@@ -150,6 +164,8 @@ class SpecializedExecutable:
         self._shapes_of = shapes_of
         # VM argument lists by the addresses in them.
         self._lists: dict[tuple[int, ...], Any] = {}
+        # How often in a row the memory was not where it had been, of small tensors; -1 for others.
+        self._moves = 0
         self._keeps_lists = static and all(slot is not None and slot.is_direct for slot in self._inputs)
         self._counts_errors = signature.counts_errors
         self._hooks = hooks or Hooks()
@@ -178,12 +194,16 @@ class SpecializedExecutable:
             # Results are allocated as eager would lay them out, and the program writes them.
             shapes = self._shapes or self._shapes_of(args)
             results = [_empty_strided_cpu(*sizes_and_strides, dtype) for sizes_and_strides, dtype in shapes]
-            inputs = self._argument_list(given, results, held)
+            staged = self._stage(loaded, given, results) if self._moves >= _MOVES else None
+            inputs = staged.arguments if staged is not None else self._argument_list(given, results, held)
             try:
                 context = loaded.idle.pop()
             except IndexError:  # other threads have taken all of them
                 context = loaded.new_context()
             context.invoke(loaded.function, inputs, VmVariantList(self._returned))
+            if staged is not None:
+                staged.take(results)
+                loaded.staged.append(staged)
         except (RuntimeError, ValueError) as error:
             # The context is not put back: it may hold half of a call's state.
             return self._run_otherwise(args, error)
@@ -192,6 +212,23 @@ class SpecializedExecutable:
             return self._run_to_fail(args)
         return results
 
+    def _stage(self, loaded: _Loaded, args: Sequence[Any], results: list[torch.Tensor]) -> Staged | None:
+        """Memory with the arguments in it; None where an argument is not as the program wants it in memory."""
+        if not all([arg.is_contiguous() for arg in args]):  # noqa: C419  # a generator is slower
+            return None
+        try:
+            staged = loaded.staged.pop()
+        except IndexError:  # the first call, or other threads have taken all of them
+            shapes = [slot.shape_of(tensor) for slot, tensor in zip(self._slots, (*args, *results), strict=True)]
+            sizes = [tensor.nbytes for tensor in (*args, *results)]
+            staged = Staged(self._slots, shapes, sizes, len(args))
+        staged.put(args)
+        return staged
+
+    def _can_stage(self, args: Sequence[Any], results: list[torch.Tensor]) -> bool:
+        sizes: list[int] = [tensor.nbytes for tensor in (*args, *results)]
+        return min(sizes) > 0 and sum(sizes) <= LARGEST
+
     def _argument_list(self, args: Sequence[Any], results: list[torch.Tensor], held: list[torch.Tensor]) -> Any:
         """What the VM function is called with. A list is used again when all memory is where it was."""
         key = None
@@ -199,7 +236,10 @@ class SpecializedExecutable:
             key = (*[arg.data_ptr() for arg in args], *[result.data_ptr() for result in results])
             kept = self._lists.get(key)
             if kept is not None and all([arg.is_contiguous() for arg in args]):  # noqa: C419  # a generator is slower
+                self._moves = min(self._moves, 0)
                 return kept
+            if self._moves >= 0:
+                self._moves = self._moves + 1 if self._can_stage(args, results) else -1
         inputs = VmVariantList(len(self._inputs) + len(self._outputs))
         for arg, slot in zip(args, self._inputs, strict=True):
             if slot is not None:
@@ -254,7 +294,7 @@ class SpecializedExecutable:
             self._loaded = None
             self._parameters.clear()
             return None
-        program = dataclasses.replace(loaded, needs=(values.module(loaded.device.instance),), idle=[])
+        program = dataclasses.replace(loaded, needs=(values.module(loaded.device.instance),), idle=[], staged=[])
         program.idle.append(program.new_context())  # which computes all that depends on nothing but parameters
         self._parameters.put(tensors, values, program)
         return program, others

@@ -95,6 +95,12 @@ def test_text_that_does_not_parse():
     assert response.diagnostics
 
 
+def test_a_file_of_the_users_does_not_stand_in_for_a_module_of_pythons(tmp_path, monkeypatch):
+    (tmp_path / "resource.py").write_text("raise SystemExit('the wrong one')")
+    monkeypatch.syspath_prepend(tmp_path)  # as the folder of a script is
+    assert compile_program().vmfb is not None
+
+
 def test_a_dead_worker_is_replaced():
     compile_program()
     (pid,) = client.worker_pids()

@@ -201,3 +201,32 @@ def test_who_multiplies(monkeypatch):
         with torch.no_grad():
             run_compiled(nn.Linear(8, 8), extern="all")(torch.randn(4, 8))
     assert calls == ["linear", "linear_by_mkl" if kernels.HAS_MKL else "linear"]
+
+
+_VECTORS = {
+    "with bias": lambda x, weight, bias: F.linear(x, weight, bias),
+    "without bias": lambda x, weight, bias: F.linear(x, weight),
+    "the weight is an argument, transposed by the program": lambda x, weight, bias: x.reshape(1, 8) @ weight.t(),
+    "of what two read": lambda x, weight, bias: (F.linear(x, weight), F.linear(x, weight + 1, bias)),
+    "returned in both shapes": lambda x, weight, bias: ((y := F.linear(x, weight)), y.view(-1)),
+    "bias of two dimensions": lambda x, weight, bias: torch.addmm(bias[None], x.reshape(1, 8), weight.t()),
+    "scaled": lambda x, weight, bias: torch.addmm(bias, x.reshape(1, 8), weight.t(), alpha=2),
+    "transposed argument": lambda x, weight, bias: F.linear(x.reshape(8, 1).t(), weight),
+}
+
+
+@pytest.mark.parametrize("shape", [(1, 8), (1, 1, 8)])
+@pytest.mark.parametrize("name", _VECTORS)
+def test_matmuls_with_a_vector(name, shape):
+    function = _VECTORS[name]
+    x, weight, bias = torch.randn(*shape), torch.randn(4, 8), torch.randn(4)
+    with torch.no_grad():
+        assert_same(run_compiled(function, extern="all")(x, weight, bias), function(x, weight, bias))
+    assert count_kernels()
+
+
+def test_a_matmul_with_a_vector_takes_the_views_into_one_call():
+    layer = nn.Linear(8, 4)
+    gm = captured(layer, torch.randn(1, 1, 8))
+    calls = [node.target for node in use_kernels(gm, "all", pack=True).graph.nodes if node.op == "call_function"]
+    assert calls == [torch.ops.aten.linear.default]

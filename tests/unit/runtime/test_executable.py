@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from tests.helpers import assert_same, compiled
+from turbine_lite.runtime import executable
+from turbine_lite.runtime.staging import Staged
 
 N = 40
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -66,6 +68,53 @@ def test_inputs_are_not_written_and_results_share_memory_as_in_eager(name, align
     sharing = [m == x.untyped_storage().data_ptr() for m in memory_of(got)]
     assert sharing == [m == x.untyped_storage().data_ptr() for m in memory_of(eager)]
     assert len(set(memory_of(got))) == len(set(memory_of(eager))), "results share memory where eager's do not"
+
+
+@pytest.fixture
+def staged(monkeypatch):
+    """Tensors that move are copied from the second call on; the number of copied calls."""
+    monkeypatch.setattr(executable, "_MOVES", 1)
+    puts, put = [], Staged.put
+    monkeypatch.setattr(Staged, "put", lambda self, args: (puts.append(len(args)), put(self, args)))
+    return puts
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_small_tensors_that_move(name, staged):
+    function = OPERATORS[name]
+    options = {"extern": "none"}  # no trial against eager
+    compiled_function = torch.compile(function, backend="turbine_lite_cpu", fullgraph=True, options=options)
+    kept = []
+    for step in range(5):
+        x = torch.randn(N, N, generator=torch.Generator().manual_seed(step))
+        x = misaligned(x) if step % 2 else x
+        kept.append((compiled_function(x), x))
+    for step, (got, x) in enumerate(kept):
+        original = torch.randn(N, N, generator=torch.Generator().manual_seed(step))
+        assert torch.equal(x, original), "the input was written"
+        assert_same(got, function(original))
+    assert len(staged) == (0 if name in ("view", "transpose", "sort") else 4)
+
+
+def test_large_tensors_that_move_are_not_copied(staged):
+    function = compiled(lambda x: x * 3)
+    kept = [(function(x), x) for x in (torch.full((200, 200), float(step)) for step in range(5))]
+    for got, x in kept:
+        assert_same(got, x * 3)
+    assert staged == []
+
+
+def test_what_moves_and_is_not_as_the_program_wants_it(staged):
+    function = compiled(lambda x, i: (x * 2 + x.t(), x[i]))
+    kept = []
+    for step in range(6):
+        x, i = torch.randn(5, 5), torch.tensor([step - 1, 0])
+        kept.append((function(x, i), x, i))
+    for got, x, i in kept:
+        assert_same(got, (x * 2 + x.t(), x[i]))
+    assert staged
+    with pytest.raises(IndexError, match=r"out of (range|bounds)"):
+        function(torch.randn(5, 5), torch.tensor([1, 7]))
 
 
 def test_results_are_ordinary_tensors_that_outlive_everything():
@@ -127,7 +176,9 @@ def test_float64_stays_float64():
     assert_same(compiled(lambda x: x / 3 + 1e-12)(x), x / 3 + 1e-12, rtol=1e-15, atol=0)
 
 
-def test_threads_call_one_executable():
+@pytest.mark.parametrize("moves", [executable._MOVES, 1])
+def test_threads_call_one_executable(moves, monkeypatch):
+    monkeypatch.setattr(executable, "_MOVES", moves)
     function = compiled(lambda x: torch.tanh(x @ x))
     function(torch.randn(32, 32))
     failures = []
@@ -182,10 +233,12 @@ class _Doubled(torch.utils.data.Dataset):
         return self.function(torch.full((4,), float(index)))
 
 
+@pytest.mark.parametrize("moves", [executable._MOVES, 1])
 @pytest.mark.parametrize("driver", ["local-sync", "local-task"])
-def test_data_loader_workers_call_what_the_parent_compiled(driver):
+def test_data_loader_workers_call_what_the_parent_compiled(driver, moves, monkeypatch):
+    monkeypatch.setattr(executable, "_MOVES", moves)
     function = compiled(lambda x: x * 2, driver=driver)
-    function(torch.ones(4))
+    _ = [function(x) for x in [torch.ones(4), torch.ones(4), torch.ones(4)]]
     loader = torch.utils.data.DataLoader(_Doubled(function), num_workers=2, multiprocessing_context="fork")
     assert [float(batch[0, 0]) for batch in loader] == [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]
     assert_same(function(torch.ones(4)), torch.full((4,), 2.0))

@@ -50,6 +50,8 @@ def use_kernels(gm: GraphModule, extern: str, *, pack: bool) -> GraphModule:
                 convolution.pack(changed.graph, node)
             elif linear.can_be_packed(node):
                 linear.pack(changed.graph, node)
+            elif linear.is_of_transposed(node):
+                linear.write_as_linear(changed.graph, node)
         merge_views(changed.graph)
         settle_layouts(changed.graph, changed_calls)
         drop_copies(changed.graph)

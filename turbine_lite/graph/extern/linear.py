@@ -1,4 +1,7 @@
-"""Matmuls with parameters for oneDNN or MKL, with packed weights, with the sum or the activation that follows."""
+"""Matmuls with parameters for oneDNN or MKL, with packed weights, with the sum or the activation that follows.
+
+Those where packing gains nothing become ``aten.linear`` again, which takes the views around them into one call.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from turbine_lite.graph.insertion import call_with_meta
 from turbine_lite.graph.once import ONCE, depends_on_parameters_only
 from turbine_lite.graph.sizes import size_hint
 
-__all__ = ["can_be_packed", "pack"]
+__all__ = ["can_be_packed", "is_of_transposed", "pack", "write_as_linear"]
 
 aten = torch.ops.aten
 
@@ -39,6 +42,40 @@ def can_be_packed(node: Node) -> bool:
     )
 
 
+def is_of_transposed(node: Node) -> bool:
+    """Whether a call is ``x @ weight.t()``, with or without a bias."""
+    if node.target not in (aten.mm.default, aten.addmm.default) or node.kwargs:
+        return False
+    _, weight, bias = _operands(node)
+    return weight.target is aten.t.default and (bias is None or bias.meta["val"].dim() == 1)
+
+
+def write_as_linear(graph: Graph, node: Node) -> None:
+    """Replace a matmul that :func:`is_of_transposed`, and the views around it; ATen's kernel stays the same."""
+    x, transposed, bias = _operands(node)
+    weight: Any = transposed.args[0]
+    x, value, last = _without_views(node, x)
+    with graph.inserting_before(node):
+        arguments = (x, weight) if bias is None else (x, weight, bias)
+        linear = call_kernel(graph, aten.linear.default, arguments, value, node)
+    last.replace_all_uses_with(linear)
+    erase_unused(last)
+
+
+def _without_views(node: Node, x: Node) -> tuple[Node, torch.Tensor, Node]:
+    """What a matmul of ``x`` is of and makes where the views around it, as rows and back, are left out.
+
+    Returns:
+        The argument, the value of the result, and the last node that makes it now.
+    """
+    user = only_user(node)
+    if user is not None and user.target in VIEWS and x.target in VIEWS:
+        source = x.args[0]
+        if isinstance(source, Node) and _is_rows_of(source, x, user):
+            return source, user.meta["val"], user
+    return x, node.meta["val"], node
+
+
 def pack(graph: Graph, node: Node) -> None:
     """Replace a matmul that :func:`can_be_packed`, and what can be fused with it: a sum or an activation.
 
@@ -46,14 +83,10 @@ def pack(graph: Graph, node: Node) -> None:
     """
     x, weight, bias = _operands(node)
     rows = x.meta["val"].shape[0]
-    user = only_user(node)
-    view = user if user is not None and user.target in VIEWS else None
-    last, value = node, node.meta["val"]
-    if view is not None:
-        last = view
-        source = x.args[0] if x.target in VIEWS else None
-        if isinstance(source, Node) and _is_rows_of(source, x, view):
-            x, value = source, view.meta["val"]
+    x, value, last = _without_views(node, x)
+    user = only_user(last)
+    if last is node and user is not None and user.target in VIEWS:
+        last = user
     other, activation, bounds, last = epilogue_of(last)
     by_mkl = kernels.HAS_MKL and is_by_intel()
     with graph.inserting_before(node):
