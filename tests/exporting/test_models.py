@@ -73,8 +73,6 @@ def _check_saved(name, dialect, weights, folder, dims=0):
     ("name", "dialect", "weights"),
     [
         ("resnet18", "stablehlo", "external"),
-        ("vit", "linalg-on-tensors", "embedded"),
-        ("bert", "stablehlo", "embedded"),
         ("gpt2", "linalg-on-tensors", "external"),
     ],
 )

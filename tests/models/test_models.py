@@ -41,7 +41,9 @@ def test_forward_with_kernels_equals_eager(name):
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # Dynamo looks at it in GPT-2's loss
-@pytest.mark.parametrize("name", ["resnet", "bert", "gpt2", "vit"])
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(name, marks=pytest.mark.full) for name in ("resnet", "bert")), "gpt2", "vit"]
+)
 def test_gradients_equal_eagers(name):
     model, arguments = build(name)
     model.train()

@@ -90,7 +90,10 @@ def test_run(run, model):
     done = run("run", *model)
     assert done.returncode == 0, done.stderr
     assert "result 0: torch.float32 [3, 4], equal to eager's" in done.stdout
-    assert _json(run("run", *model, "--json"))["operators_in_iree"] > 0
+
+
+def test_run_for_machines(run):
+    assert _json(run("run", "models.py:make", "--json"))["operators_in_iree"] > 0
 
 
 def test_explain(run, tmp_path):
