@@ -27,15 +27,9 @@ _DEFAULT_CASES = ("bert_base_batch_1", "resnet50_batch_1")
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", metavar="CASE", default=_DEFAULT_CASES)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser = parser_of_cases(__doc__)
     parser.add_argument("--child", metavar="PEER", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    unknown = [case for case in args.cases if case not in CASES]
-    if unknown:
-        parser.error(f"no such case: {', '.join(unknown)}; there are {', '.join(CASES)}")
     if args.child is not None:
         print(json.dumps(_first_result(args.cases[0], args.child, args.threads)))
         return 0
@@ -45,10 +39,27 @@ def main() -> int:
     return 0
 
 
+def parser_of_cases(description: str | None) -> argparse.ArgumentParser:
+    """Of a command line with cases, rounds and threads."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", metavar="CASE", type=_case, default=_DEFAULT_CASES)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    return parser
+
+
+def _case(name: str) -> str:
+    if name not in CASES:
+        raise argparse.ArgumentTypeError(f"no such case: {name}; there are {', '.join(CASES)}")
+    return name
+
+
 def _compare(case: str, rounds: int, threads: int) -> None:
     with tempfile.TemporaryDirectory() as cache:
-        _run(case, OURS, threads, cache)
-        runs = [(peer, _run(case, peer, threads, cache)) for _ in range(rounds) for peer in (_REFERENCE, OURS)]
+        run_in_process(case, OURS, threads, cache)
+        runs = [
+            (peer, run_in_process(case, peer, threads, cache)) for _ in range(rounds) for peer in (_REFERENCE, OURS)
+        ]
     medians = {}
     for peer in (_REFERENCE, OURS):
         mine = [run for name, run in runs if name == peer]
@@ -61,7 +72,8 @@ def _compare(case: str, rounds: int, threads: int) -> None:
     print(f"{case:28}{'ratio':14}{call:24.2f}{whole:16.2f}", flush=True)
 
 
-def _run(case: str, peer: str, threads: int, cache: str) -> dict[str, float]:
+def run_in_process(case: str, peer: str, threads: int, cache: str) -> dict[str, float]:
+    """Seconds to the first result, and of the whole of a new process, with a directory for compiled programs."""
     command = [sys.executable, "-m", "benchmarks.first_result", case, "--child", peer, "--threads", str(threads)]
     started = time.perf_counter()
     done = subprocess.run(

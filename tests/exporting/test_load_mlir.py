@@ -203,6 +203,24 @@ def test_gather_of_numbers_with_dynamic_sizes(sizes):
     assert_same(module(x, indices), x[indices.squeeze(-1)])
 
 
+@pytest.mark.parametrize("element", ["i1", "i32", "ui8", "ui32"])
+def test_broadcasts_to_a_dynamic_size(element):
+    one = "true" if element == "i1" else "1"
+    module = turbine_lite.load_mlir(f"""
+        func.func @main(%x: tensor<?xf32>) -> tensor<?xf32> {{
+          %size = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32>
+          %shape = stablehlo.reshape %size : (tensor<i32>) -> tensor<1xi32>
+          %one = stablehlo.constant dense<{one}> : tensor<{element}>
+          %ones = stablehlo.dynamic_broadcast_in_dim %one, %shape, dims = []
+            : (tensor<{element}>, tensor<1xi32>) -> tensor<?x{element}>
+          %converted = stablehlo.convert %ones : (tensor<?x{element}>) -> tensor<?xf32>
+          %r = stablehlo.add %x, %converted : tensor<?xf32>
+          return %r : tensor<?xf32>
+        }}""")
+    x = torch.randn(5)
+    assert_same(module(x), x + 1)
+
+
 def test_a_broadcast_that_may_expand_is_refused():
     with pytest.raises(CompilationError, match="dynamic_broadcast_in_dim"):
         turbine_lite.load_mlir("""

@@ -44,11 +44,12 @@ def _examples(arguments, dims):
     """Arguments of other sizes, where these are dynamic."""
     yield arguments
     for batch, shorter in ((3, 0), (1, 5 if dims == 2 else 0)) if dims else ():
-        sizes = {key: value.shape[-2 if value.dim() == 4 else 1] - shorter for key, value in arguments.items()}
-        yield {
-            key: value[:1].repeat_interleave(batch, 0).narrow(-2 if value.dim() == 4 else 1, 0, sizes[key]).contiguous()
-            for key, value in arguments.items()
-        }
+        yield {name: _resized(value, batch, shorter) for name, value in arguments.items()}
+
+
+def _resized(value, batch, shorter):
+    second = 2 if value.dim() == 4 else 1  # the height of images, or the length
+    return value[:1].repeat_interleave(batch, 0).narrow(second, 0, value.shape[second] - shorter).contiguous()
 
 
 def _check_saved(name, dialect, weights, folder, dims=0):

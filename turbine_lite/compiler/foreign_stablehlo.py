@@ -81,11 +81,13 @@ def _map(dims: int, results: Iterable[Any]) -> str:
 
 
 def _broadcast_function(ir: Any, broadcast: Any) -> str | None:
-    """A function that broadcasts, if no dynamic size is expanded."""
+    """A function that broadcasts, if no dynamic size is expanded and linalg has the type of the elements."""
     source, shape, result = (ir.RankedTensorType(value.type) for value in (*broadcast.operands, broadcast.results[0]))
     key = "known_nonexpanding_dimensions"
     kept = list(broadcast.attributes[key]) if key in broadcast.attributes else []
-    if any(source.is_dynamic_dim(dim) and dim not in kept for dim in range(source.rank)):
+    if str(source.element_type).startswith("ui") or any(
+        source.is_dynamic_dim(dim) and dim not in kept for dim in range(source.rank)
+    ):
         return None
     to = list(broadcast.attributes["broadcast_dimensions"])
     read = [0 if list(source.shape)[dim] == 1 else f"d{to[dim]}" for dim in range(source.rank)]

@@ -19,7 +19,7 @@ __all__ = ["PIPELINES", "Composite", "Lowering", "load_stablehlo"]
 _TO_BACKEND = "func.func(torch-match-quantized-custom-ops),torchdynamo-export-to-torch-backend-pipeline"
 # linalg has lowerings of these, which know which dynamic sizes belong together; those of views guess.
 _TO_BACKEND_WITH_FLATTEN = _TO_BACKEND + "{backend-legal-ops=aten.flatten.using_ints,aten.unflatten.int}"
-_NO_SHAPES = "func.func(remove-shape-constraints,canonicalize)"
+_NO_CONSTRAINTS = "func.func(remove-shape-constraints)"
 _CLEAN_FUNCTIONS = "func.func(canonicalize,cse)"
 _CLEAN = f"symbol-dce,{_CLEAN_FUNCTIONS}"
 
@@ -29,7 +29,7 @@ PIPELINES: dict[str, tuple[str, ...]] = {
     "torch-backend": (_TO_BACKEND,),
     "linalg-on-tensors": (_TO_BACKEND_WITH_FLATTEN, "torch-backend-to-linalg-on-tensors-backend-pipeline", _CLEAN),
     "tosa": (_TO_BACKEND, "torch-backend-to-tosa-backend-pipeline", _CLEAN),
-    "stablehlo": (_TO_BACKEND, "torch-backend-to-stablehlo-backend-pipeline", _NO_SHAPES, _CLEAN),
+    "stablehlo": (_TO_BACKEND, "torch-backend-to-stablehlo-backend-pipeline", _NO_CONSTRAINTS, _CLEAN),
 }
 
 

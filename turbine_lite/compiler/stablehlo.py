@@ -129,7 +129,8 @@ def _count_in_integers(ir: Any, module: Any) -> None:
     for rounded in operations(ir, module, "stablehlo.ceil"):
         divided = _maker(rounded.operands[0], "stablehlo.divide")
         number = divided and _maker(divided.operands[0], "stablehlo.convert")
-        if not number or not _is_constant_one(divided.operands[1]):
+        is_scalar = str(rounded.results[0].type) == "tensor<f64>"  # else it is a computation of the user's
+        if not number or not is_scalar or not _is_constant_one(divided.operands[1]):
             continue
         for use in list(rounded.results[0].uses):
             converted = use.owner

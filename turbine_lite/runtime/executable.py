@@ -18,7 +18,7 @@ from turbine_lite.mlir.entry_point import ENTRY_POINT
 from turbine_lite.runtime.device import Device, get_device, on_fork
 from turbine_lite.runtime.parameters import ParameterSets
 from turbine_lite.runtime.staging import LARGEST, Staged
-from turbine_lite.runtime.tensors import element_type, is_importable
+from turbine_lite.runtime.tensors import are_contiguous, element_type, is_importable
 from turbine_lite.runtime.views import view_memory
 
 __all__ = ["Hooks", "SpecializedExecutable"]
@@ -214,7 +214,7 @@ class SpecializedExecutable:
 
     def _stage(self, loaded: _Loaded, args: Sequence[Any], results: list[torch.Tensor]) -> Staged | None:
         """Memory with the arguments in it; None where an argument is not as the program wants it in memory."""
-        if not all([arg.is_contiguous() for arg in args]):  # noqa: C419  # a generator is slower
+        if not are_contiguous(args):
             return None
         try:
             staged = loaded.staged.pop()
@@ -235,7 +235,7 @@ class SpecializedExecutable:
         if self._keeps_lists:
             key = (*[arg.data_ptr() for arg in args], *[result.data_ptr() for result in results])
             kept = self._lists.get(key)
-            if kept is not None and all([arg.is_contiguous() for arg in args]):  # noqa: C419  # a generator is slower
+            if kept is not None and are_contiguous(args):
                 self._moves = min(self._moves, 0)
                 return kept
             if self._moves >= 0:

@@ -23,12 +23,16 @@ __all__ = ["can_be_packed", "is_of_transposed", "pack", "write_as_linear"]
 aten = torch.ops.aten
 
 
+def _is_matmul(node: Node) -> bool:
+    return node.target in (aten.mm.default, aten.addmm.default) and not node.kwargs
+
+
 def can_be_packed(node: Node) -> bool:
     """Whether a call is ``x @ weight`` or ``x @ weight + bias``, in float32, with parameters as weight and bias.
 
     It must be large: oneDNN takes 0.03 ms for any. With a single row nothing is gained by packing.
     """
-    if node.target not in (aten.mm.default, aten.addmm.default) or node.kwargs:
+    if not _is_matmul(node):
         return False
     x, weight, bias = _operands(node)
     return (
@@ -44,7 +48,7 @@ def can_be_packed(node: Node) -> bool:
 
 def is_of_transposed(node: Node) -> bool:
     """Whether a call is ``x @ weight.t()``, with or without a bias."""
-    if node.target not in (aten.mm.default, aten.addmm.default) or node.kwargs:
+    if not _is_matmul(node):
         return False
     _, weight, bias = _operands(node)
     return weight.target is aten.t.default and (bias is None or bias.meta["val"].dim() == 1)
