@@ -24,7 +24,7 @@ from benchmarks.peers import OURS
 
 _PEERS = (OURS, f"{OURS} all in IREE")
 
-# Arguments: the package, the inputs. To import IREE's runtime takes a second, which is in the time of the process alone.
+# Arguments: the package, the inputs. Importing IREE's runtime takes a second: that is in the time of the process alone.
 _LOADS = """
 import json, sys, time
 import numpy as np
